@@ -79,8 +79,7 @@ class LayoutChange {
     return followed(i);
   }
 
-  /// Returns the image if i = reshape(normalize(reshape(image))) and the norm is over all elements of each image, so
-  /// that their order does not matter; else null.
+  /// Returns the image if i = reshape(normalize(reshape(image))), with a norm over all elements of an image; else null.
   Value normed_image(const Instruction& i) const {
     const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
     Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};

@@ -197,7 +197,7 @@ class LoopHoist {
     return found;
   }
 
-  /// Returns the value outside the loop that equals `value`: an outer parameter, a constant or a view of these. Else null.
+  /// Returns the value outside the loop that equals an outer parameter, a constant or a view of these; else null.
   Value unmoved(Value value) {
     const Instruction& i = *value.def;
     if (i.is<Constant>()) return outer_.append(i.op, {});

@@ -11,7 +11,7 @@ namespace weft {
 
 /// Returns the replacement of an instruction's result, or nothing. New instructions go before the instruction.
 using Rewrite = std::optional<Value> (*)(Module&, Instruction&);
-/// Tries the rewrites in order on every instruction with a read result; replaces the result by the first value returned.
+/// Tries the rewrites in order on every instruction with a read result, and applies the first that returns a value.
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 
 /// Returns the compile-time number that all elements of `value` equal, looking through views; nothing if there is none.

@@ -63,7 +63,7 @@ std::optional<Masked> match_masked(Module& module, Value value) {
   return std::nullopt;
 }
 
-/// Returns the softmax that computes the probabilities; looks through a select that replaces NaN (all keys masked) by 0.
+/// Returns the softmax of the probabilities; looks through a select that replaces NaN (all keys masked) by 0.
 Instruction* match_softmax(Value probabilities) {
   Instruction* guarded = as_fn(probabilities, Fn::select);
   if (!guarded) return probabilities.def->is<Softmax>() ? probabilities.def : nullptr;
@@ -140,7 +140,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);
 }
 
-/// Returns the value before a repetition of each key/value head for its query heads, as [batch, heads, 1, rows, columns].
+/// Returns the value, as [batch, heads, 1, rows, columns], before each key/value head was repeated for its query heads.
 static std::optional<Value> without_repeat(Value value) {
   const auto* merge = value.def->as<Reshape>();
   if (!merge) return std::nullopt;

@@ -14,8 +14,7 @@ namespace {
 
 bool has_steps(DType type) { return type == DType::u4 || type == DType::i4 || type == DType::u8 || type == DType::i8; }
 
-/// Returns a 4- or 8-bit constant of two axes as unsigned integers, transposed if asked. Adds half the range to signed
-/// integers.
+/// Returns a 4- or 8-bit constant of two axes as unsigned integers (signed ones plus half the range), maybe transposed.
 Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   const bool is_narrow = bits(from.dtype) == 4;
   const int64_t rows = from.dims[0], columns = from.dims[1];

@@ -123,8 +123,7 @@ class Sharding {
     return -1;
   }
 
-  /// Rewrites `i` to compute a part of its result, or the whole from parts of its operands. Returns false, without a
-  /// change, if the instruction needs whole operands.
+  /// Rewrites `i` to compute a part of its result, or the whole from parts. Returns false if it needs whole operands.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);
@@ -256,7 +255,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits a scatter along an axis inside its slices; the indices do not address this axis.
+  /// Splits a scatter along an axis of its slices, which the indices do not address. Returns false for other axes.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;
@@ -266,7 +265,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits quantize and dequantize with one scale, one per index of an axis, or one per block.
+  /// Splits quantize and dequantize; returns false if `axis` is the axis of blocked scales.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;
@@ -283,7 +282,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits an attention by heads. If there are more ranks than key/value heads, several ranks use the same head.
+  /// Splits an attention by heads. If there are more ranks than key/value heads, several ranks use one key/value head.
   bool attention(Instruction& i) {
     const auto& op = *i.as<Attention>();
     std::vector<Value> inputs{local(i.inputs[0], 1)};
@@ -313,7 +312,7 @@ class Sharding {
     module_.replace(i.result(), module_.append(Collective{.fn = CollectiveFn::sum, .ranks = ranks_.count}, {part}));
   }
 
-  /// Notes why a product is not split; returns false.
+  /// Adds the reason why a product is not split to the report; returns false.
   bool stays(const Instruction& i, const std::string& why) {
     whole_products_.push_back(cat(i.source.empty() ? "a product of the program" : i.source, ": ", why));
     return false;
@@ -343,7 +342,7 @@ class Sharding {
     return weighted(i, a, b, operands);
   }
 
-  /// Splits a product of whole operands by the columns of its weights, or else by their rows.
+  /// Splits a product of whole operands along an axis of its weights: preferably the columns.
   template <class Operands>
   bool weighted(Instruction& i, Value a, Value b, const Operands& operands) {
     int64_t m = a.rank() - 2, n = b.rank() - 1, k_of_a = a.rank() - 1, k_of_b = b.rank() - 2;
@@ -392,7 +391,7 @@ class Sharding {
     return {};
   }
 
-  /// Returns the parameter that is donated to this result, if a rank may hold only its part of the parameter.
+  /// Returns the parameter donated to this split result, if a part of it along the same axis is read; else null.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);
