@@ -213,7 +213,7 @@ Bytes Bytes::in_memory() const {
     check_file();
     return own;
   }
-  // Copies into huge pages, piece by piece, and drops the pages that were read, so that weights are not in memory twice.
+  // Copies into huge pages, piece by piece, and drops the pages that were read: weights must not be in memory twice.
   constexpr std::align_val_t huge_page{2 << 20};
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
                                    [](std::byte* p) { ::operator delete(p, huge_page); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions over sequences and optionals.
+// Functions on sequences and optionals.
 #include <algorithm>
 
 #include "base/container.h"
@@ -25,7 +25,7 @@ const Tensor& item_of(Operands in) {
 
 Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }
 
-/// A tensor viewed as `outer` pieces of `size` x `inner` elements along an axis. Bytes and strings use the same code.
+/// The products of a tensor's sizes before an axis (`outer`) and after it (`inner`).
 struct Pieces {
   int64_t outer = 1, inner = 1;
   Pieces(const std::vector<int64_t>& dims, size_t axis) {
@@ -58,7 +58,7 @@ class Assembly {
     }
   }
 
-  /// Copies rows [from_row, from_row + size) of `part`, which has `rows` rows, to rows from `at` on.
+  /// Copies rows [from_row, from_row + size) of `part`, which has `rows` rows, to rows [at, at + size) of the result.
   void put(const Tensor& part, int64_t rows, int64_t from_row, int64_t at, int64_t size) {
     int64_t to_rows = result_.dims[axis_];
     if (part.dtype == DType::string)
@@ -82,7 +82,7 @@ class Assembly {
 constexpr int64_t max_parts = int64_t{1} << 24;  // even if another axis has size 0, so that parts need no memory
 
 /// Returns the lengths of the parts into which `size` rows are split. Operand 1 is the length of all parts but the
-/// last, or the list of all lengths. Without it each length is 1.
+/// last, or the list of all lengths; without operand 1, each length is 1.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {

@@ -25,7 +25,7 @@ bool takes_operands(HostFn fn, size_t count) {
 
 namespace {
 
-/// Checks the kinds of operands, because the functions rely on them and a damaged plan may contain any call.
+/// Throws for operands of wrong kinds, because a damaged plan may contain any call and the functions do not check them.
 void check_operands(HostFn fn, std::span<const Tensor> in) {
   std::string_view wanted = operands_of(fn);
   bool fits = takes_operands(fn, in.size());
