@@ -199,8 +199,8 @@ Values concat_text(Operands in) {
   return each_text(in[0], [&](const std::string& text) { return text + strings(in[1])[at++]; });
 }
 
-/// Computes `split_text` by patterns. `numbers`: an unused value, 1 to mark the ends of each text, the least characters
-/// of a token, 1 if patterns match tokens (0: the text between them). `strings`: the padding, then the patterns.
+/// Computes `split_text` by patterns. `numbers`: an unused value, 1 to add marks at the ends of each text, the least
+/// characters of a token, 1 if the pattern matches tokens (0: separators). `strings`: the padding, then the patterns.
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;

@@ -41,7 +41,7 @@ class ModelEdit {
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
-  /// Inserts `next` after a node. `next` reads the node's only result, and the result of `next` gets that result's name.
+  /// Inserts `next` after a node. `next` reads the node's only result, and the result of `next` gets its old name.
   void put_on_result(size_t node, NewNode next);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }

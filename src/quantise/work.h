@@ -44,8 +44,8 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product if a few values of the input are far larger than the others, so that rounding with a fixed
-  /// scale would add noise of more than 0.02 % of the others' power. Each run then chooses a scale for each row, as with
+  /// True for an int8 product if a few values of the input are far larger than the others: rounding with a fixed scale
+  /// would add noise of more than 0.02 % of the others' power. Each run then chooses a scale for each row, as with
   /// int8_dynamic.
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
