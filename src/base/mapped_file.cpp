@@ -26,7 +26,7 @@ uintptr_t page_size() {
   return size;
 }
 
-/// The addresses of a mapped file. The signal handler may read this list at any time: entries are reused, never freed.
+/// The addresses of a mapped file, in a list that the signal handler may read at any time: entries are never freed.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};  // begin 0: unused
   std::atomic<bool> is_cut{false};          // the handler has put zeros in place of pages

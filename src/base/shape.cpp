@@ -65,7 +65,7 @@ Type as_element(const Type& type) {
 
 namespace {
 
-/// Returns `a` with `_` for each size that differs in `b`; `_rank` if the ranks differ. If one is `_none`, the other.
+/// Returns `a` with `_` where `b` has another size, or `_rank` if the ranks differ; the other list if one is `_none`.
 Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;

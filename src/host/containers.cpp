@@ -8,7 +8,7 @@
 namespace weft::host {
 namespace {
 
-/// Returns index `at` of [0, count), counted from the end if negative.
+/// Returns `at`, or at + count if `at` is negative. Throws E301 if the result is outside [0, count).
 int64_t place(int64_t at, int64_t count, const char* what) {
   int64_t place = at < 0 ? at + count : at;
   if (place >= 0 && place < count) return place;
@@ -36,7 +36,7 @@ struct Pieces {
   }
 };
 
-/// Copies `size` rows from row `from_row` (of `from_rows`) to row `to_row` (of `to_rows`) in each of the outer pieces.
+/// Copies `size` rows of `width` elements, from row `from_row` of `from_rows` to row `to_row` of `to_rows`, per piece.
 template <class T>
 void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_t to_rows, int64_t to_row, int64_t size,
                int64_t outer, int64_t width) {

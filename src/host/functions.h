@@ -26,7 +26,7 @@ Values concat_text(Operands in);
 Values split_text(const HostCall& call, Operands in);
 Values normalize_text(const HostCall& call, Operands in);
 Values match_text(const HostCall& call, Operands in);
-/// Returns the string of element `index`. Numbers are written as onnxruntime does: 8 digits, INF, -INF and NaN.
+/// Returns element `index` as a string. Writes reals as onnxruntime does: 8 significant digits, INF, -INF and NaN.
 std::string text_of(const Tensor& tensor, int64_t index);
 /// Splits a string at a delimiter; with an empty delimiter, at runs of white space. Makes at most `most` splits (-1:
 /// any number); the rest stays whole.

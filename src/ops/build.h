@@ -41,7 +41,7 @@ Value concat(Module& module, std::span<const Value> parts, int64_t axis);
 Value matmul(Module& module, Value a, Value b);
 
 /// Returns the elements of an i64 vector of known length as run-time symbols, each at least `least` and at most its
-/// entry in `most` (empty: no limits). The same vector always gives the same symbols.
+/// entry in `most` (empty: no limits). Repeated calls with equal arguments return the same symbols.
 Dims bind_sizes(Module& module, Value vector, int64_t least = 0, Dims most = {});
 /// Returns the elements of a small integer tensor as sizes. Binds elements that are not known while compiling to
 /// run-time symbols; a sum of a symbol and a constant stays a sum.

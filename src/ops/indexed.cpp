@@ -46,7 +46,7 @@ Types Gather::infer(Operands in) const {
 
 namespace {
 
-/// Throws if positions can lie outside x along an axis other than the one that the indices address.
+/// Requires, or guards, that x has the rank of the indices, and is not smaller than the indices on axes except `axis`.
 void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {
@@ -106,7 +106,7 @@ Types Iota::infer(Operands in) const {
 
 namespace {
 
-/// Indices along an axis of `size` elements; negative ones are counted from its end.
+/// A list of indices along axes; negative ones count from the end. Throws E301 for an index outside its axis.
 class Places {
  public:
   Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}

@@ -6,7 +6,7 @@
 /// an index out of range is a run-time error (E301).
 namespace weft {
 
-/// Selects slices along `axis`. The result has x's sizes before the axis, the indices' sizes, x's sizes after the axis.
+/// Selects slices along `axis`. Sizes of the result: x's sizes before the axis, the indices' sizes, x's sizes after it.
 struct Gather {
   static constexpr std::string_view name = "gather";
   int64_t axis = 0;
@@ -39,7 +39,8 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// Returns x with `updates` written at `indices` along `axis`. Operands: x, indices, updates (of the indices' sizes).
+/// x with `updates` written at `indices` along `axis`, or combined with the elements there by `fn`. Operands: x,
+/// indices, updates (of the indices' sizes).
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
@@ -50,7 +51,8 @@ struct ScatterElements {
   bool operator==(const ScatterElements&) const = default;
 };
 
-/// Returns x with slices written at the coordinates in the last axis of `indices`. Operands: x, indices, updates.
+/// x with slices written at the coordinates in the last axis of `indices`, or combined with the elements there by `fn`.
+/// Operands: x, indices, updates.
 struct ScatterNd {
   static constexpr std::string_view name = "scatter_nd";
   ScatterFn fn = ScatterFn::replace;

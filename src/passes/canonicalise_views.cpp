@@ -48,7 +48,7 @@ bool keeps_sizes(const Resize& op) {
          std::ranges::all_of(op.scales, [](double scale) { return scale <= 0 || scale == 1; });
 }
 
-/// The kernel taps [first, last] of one axis that meet at least one element of the operand.
+/// The first and the last kernel tap of one axis that read at least one element of the operand.
 struct LiveTaps {
   int64_t first = 0, last = -1;
 };
@@ -191,7 +191,7 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
 
-/// Returns the element that all of `value` repeats, as a scalar; nothing if elements differ.
+/// Returns the element that `value` repeats everywhere, as a scalar; nothing if there is none or it is not known.
 std::optional<Value> repeated_element(Module& module, Value value) {
   if (value.def->is<Broadcast>() && known_equal(value.def->inputs[0].shape().elements(), 1))
     return reshape(module, value.def->inputs[0], {});

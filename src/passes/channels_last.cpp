@@ -132,7 +132,7 @@ class LayoutChange {
            rows.dims()[1] == value.dims()[1];
   }
 
-  /// True for constants and for values that are broadcast along the spatial axes.
+  /// True for constants and broadcasts, also reshaped or transposed, which are cheap to transpose.
   static bool is_small(Value value) {
     while (value.def->is<Reshape>() || value.def->is<Transpose>()) value = value.def->inputs[0];
     return value.def->is<Constant>() || value.def->is<Broadcast>();

@@ -74,7 +74,7 @@ class Expansion {
     return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
   }
 
-  /// Returns x - zero if x was quantised in this module or is a view of such a value.
+  /// Returns x - zero if x, or the value viewed by x, was quantised in this module with this zero point; else null.
   Value known_steps(Value x, std::optional<double> zero) {
     auto found = steps_.find(x.def);
     if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};
@@ -117,7 +117,7 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// Returns x / scale.
+  /// Returns x / scale, where x is the operand without redundant bounds (see without_bounds).
   Value scaled(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, without_bounds(i, op), wide);

@@ -198,7 +198,7 @@ Form convert_form(const Instruction& i, DType to, Memo& memo) {
   return std::nullopt;
 }
 
-/// Returns the running sum of a constant number c: c, 2c, 3c ...
+/// Returns the form of a running sum of a constant number c: c, 2c, 3c ... (exclusive: 0, c, 2c ...).
 Form scan_form(const Instruction& i, const Scan& op, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (op.fn != ReduceFn::sum || op.reverse || !x || !x->is_constant() || !x->offset.is_constant()) return std::nullopt;

@@ -207,7 +207,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
-/// Returns the axis of output channels in the weights.
+/// Returns the axis of output channels in the weights; -2 for a transposed convolution in groups, which has none.
 int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
 
 Dim terms_of_sum(const Convolution& op, const Dims& w) {
@@ -336,7 +336,7 @@ std::optional<ByteOperand> bytes_of(Module& module, Value value) {
   return ByteOperand{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
 }
 
-/// Returns x - zero of bytes in 16 bits.
+/// Returns `value`, a difference of bytes x - zero, computed in 16 bits; nothing if it is no such difference.
 std::optional<Value> short_difference(Module& module, Value value) {
   auto bytes = bytes_of(module, value);
   if (!bytes || !bytes->zero) return std::nullopt;

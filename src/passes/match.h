@@ -22,7 +22,7 @@ Value without_broadcast(Value value);
 Value before_widening(Value value);
 /// Returns the instruction if it applies `fn`, else null.
 Instruction* as_fn(Value value, Fn fn);
-/// The operand and the factor of x * c or x / c (c or 1 / c), for a number c.
+/// The operand x and the factor of x * c or x / c (c or 1 / c), for a number c.
 struct Scaled {
   Value x;
   double factor;

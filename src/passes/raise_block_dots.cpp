@@ -31,7 +31,7 @@ Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   return to;
 }
 
-/// How the second operand of a dot is dequantised, and which of its axes is k.
+/// The instruction that computes the second operand of a dot (before a transpose or broadcast), and its axis k.
 struct Weights {
   const Instruction* made = nullptr;
   int64_t k_axis = 0;

@@ -142,7 +142,7 @@ class Sharding {
     parts_[i.result()] = {module_.append(std::move(op), std::move(inputs)), axis};
   }
 
-  /// Splits all operands along `axis` and the result along `to`.
+  /// Splits all operands along `axis` and the result along `to`. Returns false if the ranks do not divide the axis.
   bool along(Instruction& i, Op op, int64_t axis, int64_t to) {
     if (!std::ranges::all_of(i.inputs, [&](Value v) { return divides(v, axis); })) return false;
     std::vector<Value> inputs;
@@ -360,7 +360,7 @@ class Sharding {
     return sum(i, i.op, operands(local(a, k_of_a), local(b, k_of_b))), true;
   }
 
-  /// Splits a product with weights of 4 or 8 bits; each rank gets whole blocks of k.
+  /// Splits a product with weights of 4 or 8 bits: by whole blocks of k if x is split along k, else by output columns.
   bool block_product(Instruction& i) {
     const auto& op = *i.as<BlockDot>();
     Value x = i.inputs[0], w = i.inputs[1];

@@ -31,7 +31,7 @@ std::string put_product(ModelEdit& edit, const std::string& value, const Sum& su
   return put("MatMul", {put("Transpose", {rows}), rows});
 }
 
-/// Splits the sums into groups that fit the memory, at least one sum each.
+/// Splits the sums into groups of at most max_bytes, or of a single sum that is larger.
 std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layers) {
   std::map<std::string, Sum> all;
   for (size_t i = 0; i < layers.size(); ++i) {

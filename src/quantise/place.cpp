@@ -135,7 +135,7 @@ class Pairs {
     return bias;
   }
 
-  /// Replaces the constant of the Add after a MatMul by the corrected one.
+  /// Adds the correction to the constant of the Add after a MatMul; without such an Add, inserts one.
   void put_sum(const StaticLayer& entry) {
     const auto& [node, position] = entry.layer->sum;
     const std::string& name = entry.layer->added;

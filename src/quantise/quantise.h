@@ -52,7 +52,7 @@ struct Settings {
   bool is_per_tensor = false;  ///< one scale for a whole weight, not one for each channel
   /// int8: weights have 7 bits, so that the sum of two products by u8 fits i16, as some engines need without VNNI.
   bool is_range_reduced = false;
-  /// If not set: gptq for int4 and fp8 with data, else nearest.
+  /// If not set: gptq for int4 and fp8 if there are samples, else nearest.
   std::optional<WeightMethod> weights;
   int64_t block = 32;        ///< int4, int8_weights: number of weights with a common scale, a power of two, 16 to 256
   bool correct_bias = true;  ///< int8, fp8: corrects biases for the mean error of rounded weights

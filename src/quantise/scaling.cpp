@@ -92,7 +92,7 @@ std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std
   return most;
 }
 
-/// Scales the factors to a geometric mean of 1; a factor that would be 0 or infinite becomes 1.
+/// Sets factors that are 0, infinite or NaN to 1, divides all by their geometric mean, and clamps to [1e-4, 1e4].
 std::vector<double> centred(std::vector<double> factors) {
   double sum = 0;
   for (double& factor : factors) {

@@ -26,7 +26,7 @@ struct Prepared {
   double usual_noise = 0;                    ///< the input noise of the smallest 99 % of the values
 };
 
-/// Returns the lowest operator set that the result needs.
+/// Returns the lowest operator set that the quantised model needs; 0 if any suffices.
 int64_t opset_for(const Settings& settings);
 
 /// The state of quantising a model: its layers, the observed statistics, and the rounded weights.

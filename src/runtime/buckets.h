@@ -20,7 +20,7 @@ struct BucketPlan {
   PerStep<int64_t> work;        ///< the greatest LaunchStep::work of each step
   int64_t arena_bytes = 0;
 
-  /// True if the plan has room for buffers of these sizes, and its variants were chosen for steps with this work.
+  /// True if the plan has room for buffers of these sizes, and its variants were chosen for at least this work.
   bool holds(const PerBuffer<int64_t>& wanted_bytes, const PerStep<int64_t>& wanted_work) const;
 };
 

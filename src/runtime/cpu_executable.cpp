@@ -423,7 +423,7 @@ class CpuContext final : public Context {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       memory_[i] = nullptr;
-      // Tensors with a size of 0 have no bytes, whatever their other sizes are.
+      // The bytes may be known before the sizes are, because tensors with a size of 0 have no bytes.
       auto is_late = [&](const Dim& size) { return program_->schedule().is_run_time(size); };
       if (!is_late(buffer.bytes) && std::ranges::none_of(buffer.shape.dims, is_late)) give_output(i, options);
     }

@@ -91,7 +91,7 @@ class GpuContext final : public GpuRun {
     return to_int64s(copy.tensor)[0];
   }
 
-  /// Sets the sizes of this run; false if they equal those of the last run.
+  /// Computes the symbols' values for this run; returns false, without a change, if the last run had the same values.
   bool set_values(std::span<const Tensor> inputs, const RunOptions& options) {
     std::vector<std::vector<int64_t>> sizes;
     for (const Tensor& input : inputs) sizes.push_back(input.dims);
@@ -237,8 +237,8 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one. Reasons: profiling; the first collectives of ranks, which connect
-  /// the devices and cannot be captured; a deadline or a stop callback, because a running graph cannot be stopped.
+  /// True if this run launches its steps one by one: to profile, observe or check them; for the first collectives,
+  /// which connect the devices and cannot be captured; for a deadline or stop callback, as graphs cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;

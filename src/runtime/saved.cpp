@@ -75,7 +75,7 @@ struct Front {
   }
 };
 
-/// Computes the offset of each section; the checksums are set later.
+/// Returns the header and the table with the offset of each section; the checksums are set later.
 Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
   Front front;
   magic.copy(front.header.magic, magic.size());
