@@ -25,14 +25,14 @@ enum class Precision : uint8_t { f32, bf16, f16 };
 struct ShapeRequest {
   std::string input;
   struct Size {
-    int64_t min = 0, max = INT64_MAX;  ///< equal: fixed
+    int64_t min = 0, max = INT64_MAX;  ///< equal bounds fix the size
     int64_t best = -1;                 ///< the usual size, with which tools measure; -1: none given
   };
   std::vector<Size> sizes;
 };
 
 struct Progress {
-  std::string phase;  ///< "kernels"
+  std::string phase;  ///< such as "kernels" or "tune"
   size_t done = 0, total = 0;
 };
 
@@ -78,7 +78,7 @@ struct CompileOptions {
   Chooser choose = {};             ///< chooses among kernels for the same work; empty: by stored measurements
   Ranks ranks = {};                ///< the rank of a split program to compile, set by compile_ranks
   int64_t max_nodes = 0;      ///< most nodes with functions expanded (E153); 0: 50,000 + 16 for each node in the file
-  int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
+  int64_t max_nesting = 256;  ///< limit on graphs within graphs and functions calling functions (E152)
   bool recompile = true;      ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 

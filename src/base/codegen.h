@@ -56,7 +56,7 @@ struct ResourceUse {
   int vgpr_spills = 0, sgpr_spills = 0;
   int lds_bytes = 0;      ///< static shared memory of a work group
   int scratch_bytes = 0;  ///< private memory of a lane
-  int work_group = 0;     ///< largest work group it may be launched with
+  int work_group = 0;     ///< largest work group for a launch of the kernel
   int wave = 0;           ///< lanes of a wave: 32 or 64
   int kernarg_bytes = 0;
 };

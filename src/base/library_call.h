@@ -26,7 +26,7 @@ struct LibraryProduct {
 /// [input channel of a group]; the bias is f32. All but x are dense. lower/window.h defines the spatial lists.
 struct LibraryConvolution {
   DType type = DType::f16;                                       ///< of all operands but the bias
-  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
+  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels per group
   Dims in = {}, out = {}, kernel = {}, stride = {}, dilation = {}, pad = {};
   Dim pixel = 1;  ///< elements from one pixel of x to the next
   bool has_bias = false, has_other = false, has_relu = false;

@@ -82,7 +82,7 @@ class RankCompiler {
   std::shared_ptr<const ProgramSource> source_;
   CompileOptions options_;
   std::vector<Place> places_;
-  std::vector<std::shared_ptr<gpu::Device>> devices_;  // none on CPUs
+  std::vector<std::shared_ptr<gpu::Device>> devices_;  // empty on CPUs
   bool are_connected_ = false;
   ShardReport first_;
   std::string meetings_;

@@ -79,7 +79,7 @@ class Assembly {
   std::vector<std::string> strings_;
 };
 
-constexpr int64_t max_parts = int64_t{1} << 24;  // even if another axis has size 0, so that parts need no memory
+constexpr int64_t max_parts = int64_t{1} << 24;  // needed if another axis has size 0: the parts then take no memory
 
 /// Returns the lengths of the parts into which `size` rows are split. Operand 1 is the length of all parts but the
 /// last, or the list of all lengths; without operand 1, each length is 1.

@@ -52,7 +52,7 @@ struct Instruction {
   std::vector<Value> inputs;
   std::vector<Module*> modules;  ///< bodies of control flow
   Types types;                   ///< of the results
-  std::string source;            ///< "node 12 'cat_3' (Concat)": where in the model this came from
+  std::string source;            ///< "node 12 'cat_3' (Concat)": the place in the model
 
   // Maintained by Module.
   Module* parent = nullptr;

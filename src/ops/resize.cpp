@@ -60,7 +60,7 @@ struct Axis {
   double roi_start, roi_end;
 
   double coordinate(int64_t at) const {
-    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // before rounding down
+    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // result: unrounded
     switch (resize.coordinates) {
       case ResizeCoordinates::half_pixel: return divided(x + 0.5) - 0.5;
       case ResizeCoordinates::half_pixel_symmetric: {

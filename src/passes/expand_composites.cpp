@@ -157,7 +157,7 @@ static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();
   bool is_plain = i.inputs.size() == 3 && !op.causal && !op.ranged && !op.sinks;
-  constexpr int64_t max_rows_of_few = 8;  // up to here attention_few is used (lower/attention.cpp)
+  constexpr int64_t max_rows_of_few = 8;  // the most rows that attention_few takes (lower/attention.cpp)
   return is_plain && q[3].lower_bound() > heads.widest_of_few_keys && q[2].lower_bound() > max_rows_of_few &&
          known_less_equal(k[2], q[3]);
 }

@@ -10,10 +10,10 @@
 namespace weft::quantise {
 
 struct BlockFormat {
-  int bits = 4;  ///< or 8
+  int bits = 4;  ///< 4 or 8
   int64_t block = 32;
   bool is_symmetric = false;  ///< the zero point is the middle of the range of integers
-  DType scales = DType::f32;  ///< or f16, bf16
+  DType scales = DType::f32;  ///< f32, f16 or bf16
   bool is_for_bytes = false;  ///< engines may round the input to 8 bits in blocks
 
   int greatest() const { return (1 << bits) - 1; }

@@ -9,7 +9,7 @@ namespace weft::quantise {
 
 /// Weights rounded to symmetric grids: one for each channel, or one for all.
 struct ChannelWeights {
-  DType type = DType::i8;     ///< or f8e4m3fn, f8e4m3fnuz
+  DType type = DType::i8;     ///< i8, f8e4m3fn or f8e4m3fnuz
   std::vector<float> scales;  ///< one for each channel, or one for all
   Tensor values;              ///< the rounded weight, of `type`
 

@@ -348,7 +348,7 @@ class CpuContext final : public Context {
     check_read(plan().constants);
     check_read(inputs_);
     for (BufferId i : plan().buffers.ids()) {
-      if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // no trip wrote it
+      if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // no step wrote it
       if (plan().buffers[i].kind == BufferKind::output) take_host_output(i);
     }
     release_all();

@@ -30,7 +30,7 @@ class Rank;
 struct StepInfo {
   std::string kernel;  ///< readable kernel name: "conv_relu_f32"
   std::string source;  ///< node(s) of the model: "node 3 '/conv1/Conv' (Conv) .. node 4 (Relu)"
-  std::string device;  ///< "cpu", "ref"
+  std::string device;  ///< "cpu", "ref", "nvidia:0"
   std::string reason;  ///< why this kernel, and why the others were refused
 };
 
@@ -96,11 +96,11 @@ class Context {
 
 /// A static input: for each new value the program is compiled again (compile/specialise.h).
 struct StaticInput {
-  size_t input = 0;        ///< its number
+  size_t input = 0;        ///< index of the input
   std::string op = {};     ///< the operator that reads it or a value computed from it
   size_t operand = 0;      ///< index of the operand of `op` that depends on the input
   bool is_length = false;  ///< true: only the length of the list matters, not its values
-  Tensor likely = {};      ///< a value that it may have
+  Tensor likely = {};      ///< a value that the input may have
 };
 
 class Executable {

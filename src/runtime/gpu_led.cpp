@@ -441,7 +441,7 @@ class LedContext final : public GpuRun {
     if (!knobs().checked) return;
     *to++ = 0;
     for (BufferId id : step.buffers)
-      *to++ = bytes_[id], *to++ = 0;  // a loop writes it again, so its writes are not tracked
+      *to++ = bytes_[id], *to++ = 0;  // 0: not tracked, because a loop may write the buffer again
   }
 
   void set_from(const PlanStep& step, StepId i) {

@@ -131,7 +131,7 @@ struct SizeBlock {
 
 /// The data of a checked run: the address of each buffer's stamps, and each step's number of blocks.
 struct Watched {
-  PerBuffer<std::byte*> stamps = {};  ///< null: not followed
+  PerBuffer<std::byte*> stamps = {};  ///< null: writes are not tracked
   PerStep<int64_t> blocks = {};
 };
 

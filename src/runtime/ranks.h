@@ -48,7 +48,7 @@ struct RankPrograms {
   std::vector<std::shared_ptr<Executable>> ranks = {};
   std::vector<bool> split_inputs = {}, split_outputs = {};
   std::vector<std::shared_ptr<gpu::Device>> devices = {};  ///< of each rank; none on CPUs
-  bool are_connected = false;  ///< the devices: their kernels can write to each other's memory
+  bool are_connected = false;                              ///< kernels of the devices can write to each other's memory
   std::vector<std::string> notes = {};
 };
 

@@ -19,7 +19,7 @@ class SizeSchedule {
 
   struct Due {
     std::vector<SizeId> sizes;
-    std::vector<StepId> steps;  ///< steps that need these sizes, with no size left to compute
+    std::vector<StepId> steps;  ///< launches and host steps for which these are the last missing sizes
   };
   /// Returns the sizes and steps that can be computed after step `step`; none: before the run.
   const Due& due(StepId step) const { return step ? due_[step] : first_; }
