@@ -123,7 +123,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// Reports for each node of a model why the frontend cannot translate the node, if so.
+/// A report on each node of a model: why the frontend cannot translate the node, or that it can.
 class SupportReport {
  public:
   SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {

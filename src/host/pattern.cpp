@@ -292,7 +292,7 @@ class Parser {
   Flags flags_;
 };
 
-/// Compiles an expression to NFA instructions. Matching continues after the last instruction of a node.
+/// A compiler of regular expressions to NFA instructions. Matching continues after the last instruction of a node.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}

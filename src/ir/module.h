@@ -100,7 +100,7 @@ class Module {
   Program& program() const { return program_; }
   const std::string& name() const { return name_; }
 
-  /// Iterates in program order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
+  /// An iterator in program order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
   class iterator {
    public:
     explicit iterator(Instruction* at) : at_(at), next_(at ? at->next : nullptr) {}

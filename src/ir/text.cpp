@@ -383,7 +383,7 @@ class Parser {
     return {found->second, index};
   }
 
-  /// Throws unless a single written type equals the one of the shape rule. Does not check none, or a list of types.
+  /// Throws unless the written type equals the type from the shape rule. Does not check a missing type or a list.
   void check_types(Cursor& cursor, const std::string& written, const Types& inferred) {
     if (written.empty() || written.front() == '(') return;
     Type type;

@@ -66,7 +66,7 @@ void verify_bodies(const Instruction& i, std::string_view after) {
   }
 }
 
-/// Checks that each run-time symbol gets its value before anything uses the symbol.
+/// The check that each run-time symbol gets its value before anything uses the symbol.
 class SymbolOrder {
  public:
   SymbolOrder(const Program& program, std::string_view after) : after_(after) {

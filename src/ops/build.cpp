@@ -117,7 +117,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// Computes the contents of an instruction's result from the known contents of its operands.
+/// The rules that compute the contents of an instruction's result from the known contents of its operands.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}

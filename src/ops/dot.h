@@ -100,8 +100,8 @@ struct Pool {
 /// false in a bool mask means -inf. causal: row i sees key j only if j <= i + offset. softcap c > 0 replaces a score s
 /// by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN with nan_rows. ranged: the last
 /// operand i64[batch, m, 2] holds the range [begin, end) of keys that each row sees; other keys are not read. sinks: an
-/// operand [heads] of q's type, after the mask, holds the score of one more key per head, the value vector of which is
-/// 0. Every row sees this key; scale, softcap and mask do not apply to its score.
+/// operand [heads] of q's type, after the mask, holds the score of one more key per head with value 0. Every row sees
+/// this key; scale, softcap and mask do not apply to its score.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;

@@ -46,7 +46,7 @@ Types Gather::infer(Operands in) const {
 
 namespace {
 
-/// Requires, or guards, that x has the rank of the indices, and is not smaller than the indices on axes except `axis`.
+/// Throws unless the indices have x's rank, and sizes of at most x's on axes other than `axis`; adds guards if unknown.
 void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {

@@ -48,7 +48,7 @@ double round_to(DType type, double value, bool saturate = false);
 /// Return the least and the greatest value of an integer type; the greatest u64 is returned as its bits, -1.
 int64_t lowest_integer(DType type);
 int64_t highest_integer(DType type);
-/// Converts a number to an integer type: truncates and saturates; NaN gives 0. For bool, returns 1 if it is not 0.
+/// Converts a number to an integer type: truncates and saturates; NaN gives 0. For bool, returns 0 for 0, else 1.
 int64_t to_integer(DType type, double value);
 double to_real(DType type, int64_t value);  ///< a u64 is given as its bits
 

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// Makes the slices of values for one rank. Slices of weights become new constants, so that a rank holds only its part
-/// in memory. New instructions are inserted at the module's current place.
+/// The slices of values for one rank. Slices of weights become new constants, so that a rank holds only its part in
+/// memory. New instructions are inserted at the module's current place.
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}

@@ -14,8 +14,8 @@
 #include "base/host.h"
 #include "plan/plan.h"
 
-/// The result of compiling. An executable is immutable, and any number of threads may share it. Each request at a time
-/// needs its own context:
+/// The result of compiling. An executable is immutable, and any number of threads may share it. Each request needs a
+/// context of its own while it runs:
 ///
 ///     std::shared_ptr<Executable> model = compile(...);
 ///     std::unique_ptr<Context> context = model->new_context();
@@ -51,7 +51,7 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// For each output, memory that is large enough. For an empty entry or without the list, the library allocates.
+  /// The memory for each output, at least of its size. For an empty entry or without the list, the library allocates.
   std::span<const std::span<std::byte>> output_memory = {};
   /// Returns `bytes` bytes for an output without an entry above; if null, the run throws E400. Empty: not called.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};

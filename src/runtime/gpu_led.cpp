@@ -217,7 +217,7 @@ class LedContext final : public GpuRun {
     return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
   }
 
-  /// Runs the steps as one graph. Returns false if there is no graph and none is captured: these sizes may be new.
+  /// Runs the steps as one graph. Returns false if that is not possible, for example at the first run with these sizes.
   bool run_captured(const RunOptions& options) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };

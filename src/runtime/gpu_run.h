@@ -180,7 +180,7 @@ class GpuRun : public Context {
   }
 };
 
-/// Makes a context for a plan of which the host must choose each next step (plan/plan.h: is_led_by_host).
+/// Makes a context in which the host chooses each next step of the plan (plan/plan.h: is_led_by_host).
 std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program);
 
 }  // namespace weft

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-/// Smaller packed weights, in bytes, are not shared among programs: they are not worth a key.
+/// The least size in bytes of packed weights that programs share; smaller weights are not worth a key.
 constexpr int64_t least_shared = 4096;
 
 /// One packed weight in the block of the program that packed it.
@@ -91,7 +91,7 @@ class Keys {
   PerBuffer<int> writers_;
 };
 
-/// Counts, for each constant, the steps that still read it. Drops the pages of a constant's file when the count is 0.
+/// The number of steps that still read each constant. At 0, the pages of the constant's file are dropped.
 class Sources {
  public:
   explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {
