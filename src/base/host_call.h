@@ -26,7 +26,7 @@ enum class HostFn : uint8_t {
   from_text,       ///< strings -> numbers; numbers: the element type
   concat_text,     ///< x, y -> x with y after it, element by element
   split_text,      ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any);
-                   ///< strings: the delimiter
+                   ///< strings: the delimiter; with four numbers: splits by patterns, see tokens_of in host/strings.cpp
   normalize_text,  ///< x -> optional with the strings that remain; numbers: case (0 as it is, 1 lower, 2 upper),
                    ///< whether stopwords are case-sensitive; strings: the stopwords
   match_text,      ///< strings -> bool; strings: the pattern that each whole string must match
@@ -39,7 +39,7 @@ enum class HostFn : uint8_t {
   // Strings by the rules of TensorFlow.
   split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2], the row and place of each;
                 ///< numbers: form (0: splits at each byte of the delimiter, or at every byte if it is empty; 1: at
-                ///< the whole delimiter, or at white space if it is empty), drops empty pieces (form 0), most
+                ///< the whole delimiter, or at white space if it is empty), 1 to drop empty pieces (form 0), most
                 ///< splits (form 1); strings: the delimiter
   ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows; numbers:
   ///< padding (-1: as needed), whether to keep short rows, lengths...; strings: separator, left pad, right pad

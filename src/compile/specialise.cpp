@@ -59,7 +59,7 @@ bool is_declared(const onnx::ValueInfo& value) {
   return value.type.kind != onnx::TypeProto::Kind::tensor || (value.type.element && value.type.dims);
 }
 
-/// Returns the key of a program: the sizes and the bytes of the static inputs' values.
+/// Returns the key of a program: the sizes of the static inputs and, unless only the length matters, their bytes.
 std::string key_of(std::span<const StaticInput> statics, std::span<const Tensor> values) {
   std::string key;
   for (size_t i = 0; i < statics.size(); ++i)
