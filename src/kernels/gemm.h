@@ -167,7 +167,7 @@ struct NearPanel {
 };
 
 struct None {};
-/// Returns all vectors of a row of a tile as one.
+/// Returns vectors [from, from + count) of a row of a tile as one.
 template <int from, int count, class V, int n>
 WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
@@ -272,8 +272,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// Row pointers of one tile of a plain matrix; rows past the last repeat it. With a `stride`, in units, the first row
-/// alone (see MicroCall).
+/// Row pointers of one tile of a plain matrix; rows past the last repeat it. If `stride` (in units) is not 0, only the
+/// first pointer is set (see MicroCall).
 template <class Mac, GemmTile tile>
 struct TileRows {
   const typename Mac::Unit* at[tile.mr];

@@ -21,7 +21,7 @@ struct PackB {
   constexpr i64 all_taps() const { return taps[0] * taps[1] * taps[2]; }
 };
 
-/// Tasks of pack_b: one for each panel of each batch.
+/// Returns the number of tasks of pack_b: one for each panel of each batch.
 template <GemmTile tile>
 constexpr i64 pack_b_tasks(const PackB& p) {
   return p.batch * tasks::ceil_div(p.n, tile.nr());
@@ -47,7 +47,7 @@ WEFT_INLINE To pack_convert(From x) {
   else return convert<To>(x);
 }
 
-/// Packs `units` units of one tap for columns [col, col + count) of the source at `from` (its column `col`, k = 0).
+/// Packs one tap for columns [col, col + count) of the source; `from` points to its column `col`, k = 0.
 template <class Mac, GemmTile tile, class Src>
 WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename Mac::B* to) {
   constexpr int nr = tile.nr(), G = Mac::group;

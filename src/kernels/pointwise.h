@@ -64,7 +64,7 @@ struct Strided {
       return v;
     }
   }
-  /// Stores through a uniform accessor are refused, because many lanes would write one element.
+  /// Stores a vector at a point. Refused for a uniform accessor, because many lanes would write one element.
   template <class V, class Lanes>
   WEFT_INLINE void store(const Coords<Rank>& at, V v, Lanes lanes) const {
     static_assert(along != Along::uniform, "no element for each lane");

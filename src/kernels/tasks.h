@@ -21,7 +21,7 @@ struct GemmTile {
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;         ///< vector FMAs that the processor starts per cycle; 0: the latency of sums does not matter
   int deep = 512;      ///< units of a panel in a step
-  int few = 4096;      ///< for few rows, a step has `few` units divided by the rows
+  int few = 4096;      ///< for m rows, a step has at least `few` / m units
   int columns = 1;     ///< the least number of columns of a task
   int short_runs = 0;  ///< runs of a row of at most this many units are too short for the hardware prefetcher
   int near = 131072;   ///< the bytes of B that stay in the cache during a loop over all rows
@@ -163,8 +163,8 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   return b;
 }
 
-/// Returns the scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled
-/// rows.
+/// Returns the scratch bytes of a thread for conv: sums, then filled rows, or pointers with a row of padding (Direct)
+/// or with copied windows (Lines).
 constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
@@ -306,10 +306,10 @@ constexpr AttentionBlocks attention_blocks(GemmTile tile, i64 batch, i64 kv_head
   return b;
 }
 
-/// The parts of a thread's scratch for attention, in f32 elements.
+/// Strides and offsets of the parts of a thread's scratch for attention, in f32 elements.
 struct AttentionScratch {
   i64 score_stride, out_stride, query_stride;
-  i64 keys, values, scores, out, sums, queries, total;  // offsets
+  i64 keys, values, scores, out, sums, queries, total;  // offsets; total: the size
 };
 constexpr AttentionScratch attention_scratch(GemmTile tile, const AttentionBlocks& b, i64 d, i64 dv) {
   AttentionScratch s{};
