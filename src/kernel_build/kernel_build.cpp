@@ -105,7 +105,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// Hashes everything that affects the code. Strings are hashed with their lengths: "a", "bc" differs from "ab", "c".
+/// Hashes everything that affects the code. Separators keep members apart: "a", "bc" differs from "ab", "c".
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",

@@ -326,7 +326,7 @@ View Lowering::distinct_copy_of(Value value, const std::string& reason) {
   return copy;
 }
 
-/// True if both views address the same elements.
+/// True if two views of different buffers have the same type, offset and strides.
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
   for (size_t i = 0; same && i < a.dims.size(); ++i)

@@ -92,7 +92,7 @@ TapTable make_table(Lowering& lowering, const Instruction& i, size_t axis, const
   return table;
 }
 
-/// Returns `convert<f32>(load<W>(...))` for the elements at `offset`: W along the last axis, or 1 if that is resized.
+/// Returns text such as `convert<f32>(load<W>(...))`: W elements at `offset` along the last axis, 1 if it is resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
   std::string text = last_is_resized ? cat(data, "[offset]")

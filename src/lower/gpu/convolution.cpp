@@ -147,7 +147,7 @@ Window with_whole_lines(Window w) {
   return w;
 }
 
-/// Returns a view of the padding value repeated `lanes` times; nothing if it is zero.
+/// Returns a view of the padding value repeated `lanes` times; nothing if the convolution has none, which means zero.
 std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
   if (convolution.inputs.size() < 3) return std::nullopt;
   Value value = convolution.inputs[2];
