@@ -125,7 +125,7 @@ WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside,
   set_row(to + end, outside, s.kernel[2] * s.channels_in - end);
 }
 
-/// Calls visit(line of the image or null, offset of the line in the window) for each line of the windows at `p`.
+/// Calls visit(line of the image or null, offset of the line in the window) for each line of the window of `p`.
 template <class X, class Visit>
 WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* x, const Visit& visit) {
   i64 before = 0;

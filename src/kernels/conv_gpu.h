@@ -24,7 +24,7 @@ struct ConvRows {
   const ConvSizes& s;
   const WEFT_GLOBAL X *x, *outside;
 
-  /// An output pixel: address and coordinates of tap 0 of its window; if transposed, of the image, and pixel + padding.
+  /// An output pixel: where tap 0 of its window is, and its coordinates; if transposed, the image and pixel + padding.
   struct Row {
     const WEFT_GLOBAL X* first;
     i32 at[3];

@@ -229,7 +229,7 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs. Also shared.
+/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs; shared too.
 template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -393,7 +393,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
 
 /// Does what `depthwise` does, for kernels of width `Taps` with stride `Step` and no dilation along the width. A thread
 /// computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of them. The
-/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: output lines * tiles * parts.
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

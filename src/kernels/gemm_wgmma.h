@@ -213,7 +213,7 @@ struct StepRing {
     tail = int(s.k - i64(all - 1) * depth);
     shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
   }
-  /// Goes to the first step of a piece.
+  /// Sets both operands to the first k step of a piece.
   WEFT_INLINE void begin(const Piece& at) {
     stage_a.begin(a, at.batch, at.row, s.m, i64(first) * depth);
     stage_b.begin(b, at.batch, at.col, s.n, i64(first) * depth);

@@ -14,7 +14,7 @@ inline constexpr int block_threads = 256;
 /// The number of columns of sums that the epilogue of a matrix kernel receives at once.
 inline constexpr int gemm_lanes = 8;
 
-/// The piece of C that a block of gemm_gpu.h makes, the k step, and the number of waves along each of its sides.
+/// The piece of C that a block of gemm_gpu.h computes, the k step, and the waves along the piece's rows and columns.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
   int stages = 1;        ///< above 1 (direct operands): number of k steps in a ring in dynamic shared memory

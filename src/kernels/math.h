@@ -233,7 +233,7 @@ WEFT_INLINE V scale_by(V x, IntOf<V> n) {
   return x * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
 
-/// Range reduction x = whole * step + rest: the integer nearest to x * inverse, as a float and as an integer.
+/// Range reduction x = whole * step + rest with step = 1 / inverse: `whole` as a float and as an integer.
 template <class V>
 struct Whole {
   V value;
@@ -354,7 +354,7 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// Returns a fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
+/// Returns x / d for d >= 1; on NVIDIA in f32 by the approximate reciprocal, within 2 ulp.
 template <class V>
 WEFT_INLINE V divide_by_many(V x, V d) {
 #ifdef WEFT_NVIDIA

@@ -2,7 +2,7 @@
 #pragma once
 /// Packing of B (weights of matmul and convolution, or a run-time operand) into panels for micro.h.
 /// Packed order: [batch][panel][tap][unit][column of the panel][k in the unit], zero where a column or k is padding;
-/// panels of a Mac with headers begin with one.
+/// panels of a Mac with headers begin with a header.
 #include "micro.h"
 #include "tasks.h"
 #include "vec.h"

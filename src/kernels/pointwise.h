@@ -111,7 +111,7 @@ WEFT_INLINE void next_row(const Space<Rank>& s, Coords<Rank>& c) {
     c.at[i] = 0;
   }
 }
-/// Runs body(coords, lanes) for every N lanes of the space; the last of a row may be a Part.
+/// Runs body(coords, lanes) for every N lanes of the space; the last lanes of a row may be a Part.
 /// Tasks: tasks::pointwise_tasks(rows, cols, N).
 template <int N, int AtOnce = 1, int Rank, class L, class Body>
 WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {

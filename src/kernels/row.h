@@ -4,9 +4,9 @@
 /// load(row, col, lanes) -> Vec<Acc, N> and written through store(row, col, Vec, lanes); Acc is f32 (f64 for f64).
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
-/// runs once. GPU: a wave or a whole block takes a row (`Team`). Each thread keeps `Held` pieces of it in registers
-/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. On each device sums are taken in a fixed
-/// order: within lanes, then over blocks of a row, then by halving the vector.
+/// runs once. GPU: a block, a wave or part of a wave takes a row (`Team`). Each thread keeps `Held` pieces of it in
+/// registers (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. The order of sums is fixed
+/// per device: within lanes, then over blocks of a row, then by halving the vector.
 
 #include "math.h"
 #include "tasks.h"

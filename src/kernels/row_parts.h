@@ -115,7 +115,7 @@ struct RmsNormParts {
   }
 };
 
-/// The rule of softmax. Measures the largest element and the sum of e^(x - largest).
+/// The rule of softmax and log-softmax. Measures the largest element and the sum of e^(x - largest).
 template <class Acc, bool logarithm, bool narrow>
 struct SoftmaxParts {
   struct Merged {

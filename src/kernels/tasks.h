@@ -83,7 +83,7 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
-/// kc units. `fill` is true when rows of A are first written to scratch (converted, computed by a prologue or padded).
+/// kc units. gemm_blocks gets `fill` = true if rows of A are first written to scratch (converted, computed, padded).
 struct GemmBlocks {
   i64 mc, nc, kc, m_blocks, n_blocks, tasks;
   bool n_outer;  // neighbouring tasks differ in m: a block of a large B then stays in the cache
@@ -128,7 +128,7 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 
 /// Convolution: the blocks are those of a matrix product of `rows` = batch x output pixels by the output channels of a
 /// group, over taps x units(channels of a tap). In Lines mode a tap is a whole line of the kernel: taps = depth x
-/// height, channels of a tap = width x channels; in Im2col mode it is all of the kernel.
+/// height, channels of a tap = width x channels. In Im2col mode a tap is the whole kernel.
 enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
 
 /// Returns the multiple, in units, to which im2col windows are padded with zeros: 16 for AMX, else 1.

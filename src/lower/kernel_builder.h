@@ -63,7 +63,7 @@ class KernelBuilder {
   void set_header(std::string header) { header_ = std::move(header); }
   /// CPUs: names functions of a header, "Micro<MacF32, native_tile>", that are compiled once for all their users.
   void share(const std::string& header, const std::string& functions);
-  /// Sets the declarations that stand before the kernel.
+  /// Sets the declarations that come before the kernel.
   void set_prelude(std::string text) { prelude_ = std::move(text); }
   /// Appends a statement to the kernel's body.
   template <class... Args>

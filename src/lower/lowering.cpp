@@ -34,7 +34,7 @@ std::string source_of(const Region& region) {
   return first->source == last->source ? first->source : cat(first->source, " .. ", last->source);
 }
 
-/// Returns the operand of the first reshape in the chain of reshapes that ends with `value`.
+/// Returns the value that reshapes made `value` from, or `value` itself if no reshape did.
 Value behind_reshapes(Value value) {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   return value;
