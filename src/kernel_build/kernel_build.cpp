@@ -41,7 +41,7 @@ constexpr int ResourceUse::* numbers[] = {
     &ResourceUse::sgpr_spills, &ResourceUse::lds_bytes,    &ResourceUse::scratch_bytes, &ResourceUse::work_group,
     &ResourceUse::wave,        &ResourceUse::kernarg_bytes};
 
-/// Writes a cache entry: a line of text with the resources of each kernel, an empty line, the bytes.
+/// Writes a cache entry: for each kernel a line of text with its resources; an empty line; the compiled bytes.
 std::vector<std::byte> to_entry(const CodegenResult& result) {
   std::string head;
   for (const ResourceUse& kernel : result.kernels) {

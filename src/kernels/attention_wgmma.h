@@ -143,7 +143,7 @@ struct AttentionTask {
   WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
 };
 /// Returns task `number`. With a causal mask later rows see more keys, so tasks of later rows come first. Consecutive
-/// tasks take the same rows of different heads, of as many heads as have their keys and values in 8 MiB of L2.
+/// tasks take the same rows of different key-value heads: as many heads as fit into 8 MiB of L2 with keys and values.
 template <int Rows, int Keys, int Split, class KeysOf>
 WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u32 blocks, const KeysOf& keys_of) {
   constexpr i64 cache = 8 << 20;

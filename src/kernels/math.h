@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Elementary functions for f32 and f64, one value or a Vec of them. No tables, no library calls, no branches (but for
-/// huge arguments of sin, cos and tan, and fmod's loop), so that they vectorise on every device.
-/// Inf, NaN, signed zeros and denormal results follow IEEE 754 and C. Largest errors: tests/kernels/math_test.cpp.
+/// Elementary functions for f32 and f64, one value or a Vec of them. No library calls, no tables and no branches (but
+/// for huge arguments of sin, cos and tan, and fmod's loop), so that they vectorise on every device.
+/// Unless noted, infinity, NaN, -0 and denormal results follow IEEE 754 and C. Errors: tests/kernels/math_test.cpp.
 /// The polynomials are fitted by tools/fit_math.py.
 
 #include "vec.h"

@@ -15,7 +15,7 @@
 namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a block; a wave (for rows up to about 1,024 elements); or for short rows
-/// Team(n), which is n threads, a power of two. With Team(n), the number of rows is a multiple of a wave's teams.
+/// Team(n), which is n threads, a power of two. With Team(n), the number of rows is a multiple of the teams per wave.
 enum class Team { block = 0, wave = -1 };
 /// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: whole in all threads;
 /// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Only loads without a condition

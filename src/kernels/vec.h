@@ -594,7 +594,7 @@ struct Float8Of<f8e8m0> {
 };
 
 /// Converts f64 to f32, rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most
-/// 22 bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// 22 significant bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   using U = Vec<u32, lanes_of<V>>;

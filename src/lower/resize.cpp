@@ -12,7 +12,7 @@ namespace {
 
 bool is_crop(const Resize& op) { return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty(); }
 
-/// True if the axis is resized; along other axes an element keeps its position.
+/// True if the axis may be resized or cropped; along other axes an element keeps its position.
 bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
   const auto& op = *i.as<Resize>();
   if (i.inputs.size() > 1) return true;

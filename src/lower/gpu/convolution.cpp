@@ -125,7 +125,7 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
     channels *= is_cheaper ? block : 1;
   }
   View image = lowering.view_of(i.inputs[0]), weights = lowering.view_of(i.inputs[1]);
-  // If the number of an image's channels is symbolic, takes it from the weights.
+  // With one group, a symbolic number of image channels is taken from the weights.
   if (known_equal(w.groups, 1) && !image.dims.back().is_constant()) image.dims.back() = w.channels_in;
   // Permutes [out, in, taps...] or [in, out, taps...] to [out, taps..., in].
   for (Dims* sizes : {&weights.dims, &weights.strides}) {

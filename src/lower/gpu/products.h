@@ -25,7 +25,7 @@ std::string describe(const BlockTile& tile);
 struct TileChoice;
 /// Returns tiles that depend on TileChoice::work in words: "blocks of 64 x 64; from work 400 on blocks of 128 x 128".
 std::string describe(const TileChoice& choice);
-/// Returns a number for a size, to choose kernels by: each symbol counts as `each`, or as its nearest bound.
+/// Returns a number for a size, for the choice of kernels: each symbol counts as `each`, clamped to its bounds.
 int64_t typical_size(const Dim& size, int64_t each = 16);
 
 /// True if no step of a run writes the elements of the view (weights, for example).
@@ -71,8 +71,8 @@ struct TileChoice {
 /// Gives `step` another launch for each larger tile; `launch` makes that launch for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
-/// Chooses a tile by measurements if there are any. Without them the cost model chooses among tiles of warp groups; for
-/// other products, takes the largest tile whose blocks fill the GPU.
+/// Chooses a tile by measurements if there are any. Without them, a cost model chooses on Hopper for direct operands of
+/// most types; other products take the largest tile whose blocks fill the GPU, if there is one.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// True if k may be split: the sizes are fixed and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);

@@ -121,8 +121,8 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if there is too
-/// little work, the tile with the most blocks and no empty rows. `shares`: k may be split into eight parts, or up to
+/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if none does, the
+/// tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into eight parts, or up to
 /// four if that allows a larger tile.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
