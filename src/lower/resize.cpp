@@ -33,7 +33,7 @@ Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above: scale is at least out / in
 }
 
-/// Returns the accumulator type: f64 for integers, so that they are rounded as exact sums would be.
+/// Returns the accumulator type: f64 for interpolated integers, so that they are rounded as exact sums would be.
 DType sum_type(const Resize& op, DType type) {
   if (op.mode == ResizeMode::nearest || type == DType::f64) return compute_type(type);
   return is_float(type) ? DType::f32 : DType::f64;

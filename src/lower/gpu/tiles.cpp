@@ -100,7 +100,7 @@ struct RankedTile {
   double cost;
 };
 
-/// Ranks tiles by `cycles`; leaves out tiles with mostly empty rows or with too short parts of split k.
+/// Ranks tiles by `cycles`; leaves out tiles with mostly empty rows or columns, or too short parts of k.
 std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const Numbers& p, DType type, int units) {
   std::vector<RankedTile> ranked;
   for (const BlockTile& tile : tiles) {
