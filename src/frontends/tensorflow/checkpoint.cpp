@@ -29,7 +29,7 @@ T number_at(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-/// Reads variable-length numbers (seven bits a byte) and counted bytes from a part of the table.
+/// Reads variable-length numbers (seven bits a byte) and runs of bytes from a part of the table.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -48,7 +48,7 @@ class Scanner {
     at_ = end - text_.data();
     return value;
   }
-  /// Returns the text up to the next quote, and skips that.
+  /// Returns the text up to the next quote, and skips this quote.
   std::string_view quoted() {
     size_t begin = at_, end = text_.find('\'', at_);
     if (end == text_.npos) fail("has a name without end");

@@ -33,7 +33,7 @@ struct Decoded {
   Values pasts;  ///< pasts (keys and values) for the next run of the decoder
 };
 
-/// A model that computes the probabilities of the next token for rows of tokens.
+/// A model that computes the scores of the next token for rows of tokens.
 struct Generator {
   Expr tokens;  ///< the tokens with which rows begin, i32[rows, given]
   Decoded first;
