@@ -244,7 +244,7 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
 }
 
 /// Top-p sampling: replaces scores by `filter`. These are the scores of the least likely tokens that together have a
-/// probability of at most 1 - top_p, or (takes_from_the_top) of all tokens after the first ones that exceed top_p.
+/// probability of at most 1 - top_p, or (takes_from_the_top) of all tokens after the likeliest ones that exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];

@@ -27,7 +27,7 @@ struct Tokens {
   Expr sequence, number, position;  ///< [tokens]: the sequence, the index among its new tokens, among all its tokens
 };
 
-/// Finds them for `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past lengths, i64[batch].
+/// Finds them for `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past lengths, [batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences given by the running sums of their lengths. A run fails unless the sums begin at 0, end at the number of
