@@ -42,7 +42,7 @@ struct Reach {
   bool is_limited() const { return causal || left >= 0 || right >= 0; }
 };
 
-/// Returns bool[1 or batch, 1, m, n]: true where query i, at position i + offset, may attend to key j.
+/// Returns a bool mask that broadcasts to [batch, 1, m, n]: true where query i, at i + offset, may attend to key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
 /// Converts a mask to a term that is added to the scores: a bool mask to 0 (true) or -inf; numbers stay unchanged.

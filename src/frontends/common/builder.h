@@ -22,8 +22,8 @@ struct Body {
   Dim trip = 0;           ///< trip number, combined over all enclosing loops; random numbers depend on it
   Values captured = {};   ///< values of the outer module that became parameters
 
-  /// Makes a value of an outer module usable in this body. Constants and sizes are created again, other values become
-  /// parameters. A value of the body itself is returned unchanged.
+  /// Makes a value of an outer module usable in this body. Constants, sizes and containers of known items are created
+  /// again, other values become parameters. A value of the body itself is returned unchanged.
   Value capture(Value value);
 };
 
@@ -52,8 +52,8 @@ class Builder {
   Value emit(Op op, Values inputs) const;
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< returns all results
 
-  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else a run-time symbol in [0,
-  /// `most[k]`] (without an upper bound if `most` is empty).
+  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else the element if it is a
+  /// known expression, else a run-time symbol in [0, `most[k]`] (without an upper bound if `most` is empty).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).

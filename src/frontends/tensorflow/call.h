@@ -204,7 +204,7 @@ enum class Steps : uint8_t {
   kept,     ///< passes values on as they are (control flow, variables)
 };
 
-/// The treatment of complex numbers by an operator. `apart` suits operators that only move elements.
+/// The treatment of complex numbers by an operator. Operators with Steps::moved are treated as `apart`.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function
