@@ -26,7 +26,7 @@ Values classified(Call& c, const ClassLabels& labels, Expr scores);
 /// Returns the second label if score[rows, 1] > `boundary`, else the first: [rows].
 Expr label_above(Call& c, const ClassLabels& labels, Expr score, double boundary);
 /// Returns labels and scores of two classes from one score[rows, 1]. The first class gets 1 - score if the score is a
-/// probability, otherwise -score.
+/// probability (`is_share`, or after LOGISTIC), otherwise -score. With PROBIT there is only the second class's score.
 Values classified_by_one(Call& c, const ClassLabels& labels, Expr score, bool is_share, double boundary);
 
 }  // namespace weft::onnx
