@@ -15,7 +15,7 @@ namespace weft::frontend {
 using Values = std::vector<Value>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The body of an If or a Loop while it is built. Each outer value that it reads becomes a parameter.
+/// The body of an If or a Loop while it is built. Outer values that it reads become parameters (`capture`).
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the enclosing body
@@ -58,7 +58,7 @@ class Builder {
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< `axis` of each, sorted; E143 if equal
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< from the front, sorted; E143 for repeats
   /// Requires two sizes to be equal. The check is made now, or in each run if a size is unknown until then.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
   /// Requires a tensor to have these sizes (E151 for another rank).

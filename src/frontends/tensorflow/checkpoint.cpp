@@ -146,7 +146,7 @@ CheckpointSlice read_slice(Wire wire) {
   return slice;
 }
 
-/// Appends a number to a key. Keys are compared as bytes, so the number's length comes first (TensorFlow's OrderedCode).
+/// Appends a number to a key. Keys are compared as bytes, so the length comes first (TensorFlow's OrderedCode).
 void put_ordered(std::string& key, int64_t value) {
   auto size = static_cast<uint64_t>(value < 0 ? ~value : value);
   size_t length = 1;

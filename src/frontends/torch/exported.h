@@ -26,7 +26,7 @@ struct Size {
 struct TensorMeta {
   DType dtype = DType::f32;
   std::vector<Size> sizes = {}, strides = {};
-  Size offset = {};  ///< of its first element in its storage
+  Size offset = {};  ///< of the first element in the storage, in elements
 };
 
 /// One element of an argument.

@@ -270,8 +270,8 @@ Values quantized_experts(Call& c) {
 
 // --- routing ---------------------------------------------------------------------------------------------------------
 
-/// Returns bool[tokens, experts], true for experts in the highest-rated groups of each token, `best` in number. A group
-/// is rated by the sum of its `each` highest scores.
+/// Returns bool[tokens, experts], true for experts in the `best` highest-rated groups of each token. A group is rated
+/// by the sum of its `each` highest scores.
 Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t each) {
   Dim tokens = scores.dims()[0], size = floordiv(scores.dims()[1], groups);
   Expr grouped = reshape(scores, {tokens, groups, size});

@@ -185,7 +185,7 @@ Values token_search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The carried values: tokens [batch, most] so far, whether each row has ended, the next token to decode.
+  // The carried values: tokens [batch, most] so far, the next token to decode, if each row has ended, state, pasts.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);

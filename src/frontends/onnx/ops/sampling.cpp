@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling of images at fractional positions: GridSample, AffineGrid, RoiAlign, DeformConv.
+// Sampling of images at given positions or in regions: GridSample, AffineGrid, pooling of regions, DeformConv.
 #include <algorithm>
 #include <limits>
 

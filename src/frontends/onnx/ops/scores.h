@@ -18,7 +18,7 @@ struct ClassLabels {
   Tensor table;
   int64_t count() const { return table.elements(); }
 };
-/// Reads the labels in attribute `name`, or else the strings in classlabels_strings.
+/// Reads the strings in classlabels_strings or, if there are none, the numbers in attribute `name`.
 ClassLabels class_labels(Call& c, std::string_view name);
 
 /// Returns the label [rows] with the highest of scores[rows, classes], and the transformed scores.
