@@ -58,7 +58,7 @@ class Builder {
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< from the front, sorted; E143 for repeats
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< from the front, sorted; E143: repeats
   /// Requires two sizes to be equal. The check is made now, or in each run if a size is unknown until then.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
   /// Requires a tensor to have these sizes (E151 for another rank).

@@ -8,7 +8,6 @@ namespace weft::onnx {
 /// Transformations of scores, numbered as in TreeEnsemble's attribute post_transform.
 enum class PostTransform : uint8_t { none, softmax, logistic, softmax_zero, probit };
 
-/// Reads the attribute post_transform.
 PostTransform post_transform(Call& c);
 /// Transforms scores[rows, targets]. softmax_zero keeps scores of 0; probit is the normal distribution's quantile.
 Expr transformed(Call& c, Expr scores, PostTransform how);
