@@ -22,8 +22,8 @@ bool is_small_constant(Value value) {
   return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
 }
 
-/// Returns the result of an instruction if its operands are small constants: models compute axes and scales from
-/// constants.
+/// Computes an instruction if its operands are constants and if these and its result are small; returns nothing for any
+/// other instruction. Models compute axes and scales from constants.
 std::optional<Tensor> computed(const Instruction& i) {
   bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
   if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};

@@ -35,7 +35,7 @@ class Importer {
   Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states);
   std::unique_ptr<Program> run();
   Type declared_type(const std::string& input);
-  /// Returns the buffers that the program changes; an earlier import may have taken them for constants.
+  /// Returns the buffers and inputs that the program changes; this import may have taken the buffers for constants.
   const std::set<std::string>& changed() const { return changed_; }
 
   /// Returns the current value of `name`; E132 if no node makes it.

@@ -558,7 +558,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
     size_t known = problems_.size(), known_static = static_problems_, operands = static_operands();
     try {
       node(*next, scope);
-      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // inside the node's body
+      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // a fault in the node's body
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
@@ -759,8 +759,8 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
 
 namespace {
 
-/// Collects the parameters of `main` from which small integer tensors compute the value. Returns false if the value
-/// depends on anything else.
+/// Collects the parameters of `main` that determine the value. Returns false unless all of these are small and every
+/// instruction between them and the value gives a small tensor of integers or bools.
 bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
   constexpr size_t most = 256;
   constexpr int64_t longest = 4096;

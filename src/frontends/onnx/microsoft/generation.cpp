@@ -185,7 +185,7 @@ Values token_search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The carried values: tokens [batch, most] so far, whether each row has ended, the next token to decode.
+  // The carried values: tokens [batch, most] so far, the next token to decode, if each row has ended, state, pasts.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -243,8 +243,8 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces scores by `filter`, either for the least likely tokens, whose probabilities sum to at most
-/// 1 - top_p, or (takes_from_the_top) for all tokens after the most likely ones, whose probabilities exceed top_p.
+/// Top-p sampling: replaces scores by `filter`. These are the scores of the least likely tokens that together have a
+/// probability of at most 1 - top_p, or (takes_from_the_top) of all tokens after the likeliest ones that exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
@@ -263,7 +263,8 @@ Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   return {&b, b.emit(ScatterElements{.axis = 1}, {scores, sorted[1], kept})};
 }
 
-/// Samples a token from the softmax of the scores: the first whose running sum of exp(score) exceeds a random number.
+/// Samples a token from the softmax of the filtered scores: the first at which the running sum of exp(score) exceeds a
+/// random share of the total.
 Expr sampled(const Builder& b, const SamplingRules& r, Expr scores, Values& state) {
   if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
   if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;
