@@ -3,7 +3,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "ir/control.h"
 #include "lower/families.h"
 #include "lower/kernel_builder.h"
 #include "lower/lower.h"

@@ -7,7 +7,6 @@
 #include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "lower/window.h"
-#include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/onnx/export/export.h"
 
-#include "base/text.h"
 #include "frontends/onnx/export/operators.h"
 #include "frontends/onnx/file/writer.h"
 
