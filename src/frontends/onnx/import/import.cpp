@@ -464,11 +464,9 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
   decisions_.made.resize(decisions);
 }
 
-namespace {
-
 /// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
 /// Returns false if none is left. Decisions in `known` are no guesses and stay.
-bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
+static bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);
     if (decisions.given.try_emplace(text, !decisions.made[i].holds).second) return true;
@@ -479,7 +477,7 @@ bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::m
 
 constexpr int max_tries = 64;  // combinations of decisions that are tried for one model
 
-std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
+static std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
   const std::map<std::string, bool> known = options.decisions->given;
   std::optional<Error> first;
   for (int tries = 0; tries < max_tries; ++tries) {
@@ -494,8 +492,6 @@ std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptio
   options.decisions->given = known;
   throw Error(*first);
 }
-
-}  // namespace
 
 // ---- Graphs ----
 
@@ -757,11 +753,10 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
   return outputs;
 }
 
-namespace {
-
 /// Collects the parameters of `main` that determine the value. Returns false unless all of these are small and every
 /// instruction between them and the value gives a small tensor of integers or bools.
-bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
+static bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen,
+                         std::vector<Value>& sources) {
   constexpr size_t most = 256;
   constexpr int64_t longest = 4096;
   Instruction& def = *value.def;
@@ -773,8 +768,6 @@ bool find_sources(Value value, const Module& main, std::set<const Instruction*>&
   return !is_float(value.dtype()) && !def.inputs.empty() && def.modules.empty() &&
          std::ranges::all_of(def.inputs, [&](Value input) { return find_sources(input, main, seen, sources); });
 }
-
-}  // namespace
 
 std::string Importer::note_static(Value value, size_t number, std::string_view op, bool is_length) {
   std::set<const Instruction*> seen;

@@ -6,7 +6,6 @@
 #include "base/numeric.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
-#include "frontends/onnx/import/importer.h"
 #include "frontends/onnx/microsoft/generation.h"
 
 namespace weft::onnx {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/tensor.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
 #include "frontends/onnx/import/expr.h"

@@ -11,7 +11,6 @@
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/control.h"
-#include "ir/core_ops.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 
