@@ -2,7 +2,6 @@
 #pragma once
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <deque>
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "frontends/torch/call.h"
 #include "frontends/torch/import.h"
