@@ -1,12 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# trim_llvm.sh OUT LLVM_CONFIG "TARGET;..." ARCHIVE...: makes libweft-codegen smaller. Writes OUT/left_out.cpp, functions that replace parts
-# of LLVM and clang which Weft never calls, and OUT/lib*.a, the archives without unwind tables.
+# trim_llvm.sh OUT LLVM_CONFIG "TARGET;...": makes libweft-codegen smaller. Writes the source OUT with functions that replace parts of LLVM
+# and clang which Weft never calls.
 set -eu
 out=$1 config=$2 ours=$(echo "$3" | tr ';' ' ')
-shift 3
-mkdir -p "$out"
-bin=$("$config" --bindir)
 
 # Prints empty LLVMInitialize functions for the targets that Weft does not use. lld calls these functions for every target of LLVM, which
 # would link all targets.
@@ -24,18 +21,14 @@ set_up_functions() {
 left_out() {
   archive=$1 members=$(shift && echo "$*" | tr ' ' '|')
   [ -e "$("$config" --libdir)/lib$archive.a" ] || return 0
-  "$bin/llvm-nm" -A --defined-only --extern-only -f posix "$("$config" --libdir)/lib$archive.a" |
+  "$("$config" --bindir)/llvm-nm" -A --defined-only --extern-only -f posix "$("$config" --libdir)/lib$archive.a" |
     sed -nE "s/^.*\[($members)\.cpp\.o\]: (\w+) T .*/\2/p" | sort -u |
     sed -E 's/^.*(initialize|[eE]mitBackendOutput|Embed(Object|Bitcode)).*$/weak void &() {}/; t; s/.*/weak void &() { __builtin_trap(); }/'
 }
 
-# Left out: link-time optimisation, Polly, other languages and ABIs, Windows debug information, dumps of the syntax tree, indexing,
-# coverage, profiles, and sanitizers other than those that Weft uses.
-{
-  echo '// made by cmake/trim_llvm.sh'
-  echo '#define weak __attribute__((weak))'
-  echo 'extern "C" {'
-  set_up_functions
+# What Weft never calls: link-time optimisation, Polly, other languages and ABIs, Windows debug information, dumps of the syntax tree,
+# indexing, coverage, profiles, and sanitizers other than those that Weft uses.
+never_called() {
   left_out Polly RegisterPasses
   left_out LLVMLTO LTOBackend
   left_out clangCodeGen BackendUtil CGObjCGNU CGObjCMac MicrosoftCXXABI CGCUDANV CGHLSLRuntime
@@ -46,13 +39,16 @@ left_out() {
   left_out LLVMInstrumentation MemorySanitizer DataFlowSanitizer HWAddressSanitizer GCOVProfiling NumericalStabilitySanitizer BoundsChecking KCFI
   left_out LLVMipo 'SampleProfile\w*' IROutliner HotColdSplitting PartialInlining MergeFunctions BlockExtractor ThinLTOBitcodeWriter
   left_out LLVMAsmPrinter CodeViewDebug WinException
-  echo '}'
-} >"$out/left_out.new"
-cmp -s "$out/left_out.new" "$out/left_out.cpp" || mv "$out/left_out.new" "$out/left_out.cpp"
+}
 
-# No exception passes through LLVM's functions: they are compiled without exceptions, and guard.cpp leaves a crash by longjmp.
-# Copies keep the dates of their archives, so that those of another LLVM are seen.
-for archive; do
-  copy=$out/$(basename "$archive")
-  [ -e "$copy" ] && [ ! "$copy" -nt "$archive" ] && [ ! "$copy" -ot "$archive" ] || echo "$archive $copy"
-done | xargs -r -P "$(nproc)" -n 2 "$bin/llvm-objcopy" --preserve-dates --remove-section=.eh_frame
+{
+  echo '// made by cmake/trim_llvm.sh'
+  echo '#define weak __attribute__((weak))'
+  echo 'extern "C" {'
+  set_up_functions
+  case $("$config" --version) in
+    19.*) never_called ;; # tested with this version only
+  esac
+  echo '}'
+} >"$out.new"
+cmp -s "$out.new" "$out" || mv "$out.new" "$out"
