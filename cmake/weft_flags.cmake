@@ -48,9 +48,8 @@ else()
 endif()
 
 # read_once(NAME FOLDER HEADER...) precompiles the standard library and these headers of FOLDER as NAME, because a build mostly parses
-# headers. use_headers(TARGET NAME) uses them. Every file still includes what it uses, because g++ builds without them.
-# Unlike target_precompile_headers(), this puts no path of the source tree into commands, so ccache works across copies of the tree.
-# HEADER must not be in the source tree, because a precompiled header holds absolute paths.
+# headers. use_headers(TARGET NAME) uses them. Every file still includes what it uses, because g++ builds without them. ccache works
+# across copies of the source tree: commands hold no path of it, unlike with target_precompile_headers(), and it holds no HEADER.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")
   find_file(WEFT_STDCPP bits/stdc++.h PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH)
 endif()

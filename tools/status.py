@@ -361,7 +361,7 @@ def zoo_bf16(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """Returns a table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
+    """Returns a table for each machine and day of a draw of networks: each network's first and newest measurement."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
