@@ -91,7 +91,7 @@ struct MacBf16 : macs::MacBf16Pairs {
   }
 };
 #else
-/// B stored as bf16, widened on load; A as f32. Vector pairs are interleaved (see `bf16_slot` in pack.h), so that a
+/// B stored as bf16, widened on load; A as f32. Vector pairs are interleaved (see `panel_slot` in pack.h), so that a
 /// shift and a mask unpack them.
 struct MacBf16 : MacF32 {
   using B = macs::MacBf16::B;

@@ -199,7 +199,7 @@ struct __attribute__((packed, aligned(sizeof(T)))) Loose {
 
 #ifdef WEFT_CPU
 #define WEFT_VEC_OF(T, N) T __attribute__((__vector_size__(sizeof(T) * N)))
-/// Returns all ones in the first n of N lanes.
+/// Returns a mask of N lanes: all ones in the first n, zeros in the others.
 template <class T, int N>
 WEFT_INLINE auto lane_mask(int n) {
   return iota<T, N>() < Vec<T, N>(T(n));
@@ -375,7 +375,7 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   }
 }
 
-/// Stores v at an address where whole vectors begin on multiples of their size, or of 16 bytes.
+/// Stores v; a whole vector must be aligned to its size or, if larger, to 16 bytes.
 template <class T, class V>
 WEFT_INLINE void store_whole(WEFT_GLOBAL T* p, V v, Full) {
 #ifdef WEFT_NVIDIA
@@ -497,8 +497,8 @@ struct Float8 {
     const auto nan = Fnuz ? bits == U(0x80) : magnitude == U(0x7f);
     return select(nan, F(__builtin_nanf("")), x);
   }
-  /// Rounds to nearest even. A value that is too large becomes the largest finite value (saturating, ONNX's default),
-  /// or infinity, or NaN if the type has none; NaN stays NaN.
+  /// Rounds to nearest even. NaN stays NaN. A value that is too large becomes the largest finite value with `saturate`
+  /// (ONNX's default); otherwise infinity, or NaN if the type has no infinity.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;
@@ -552,7 +552,7 @@ template <>
 struct Float8Of<f8e8m0> : TypeIs<PowerOfTwo> {};
 
 /// Converts f64 to f32, rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most
-/// 22 bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// 22 significant bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   using U = Vec<u32, lanes_of<V>>;

@@ -271,8 +271,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Emits code that rounds and clamps. If numbers are small, the result is a 32-bit integer, as most readers convert it
-/// back to floats.
+/// Emits code that rounds and clamps. Small numbers become bytes (see whole_bytes), else 32-bit integers, because most
+/// readers convert them back to floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

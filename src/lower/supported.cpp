@@ -40,8 +40,8 @@ static std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Returns why only the reference can run an instruction; empty if a target can. Otherwise a family would refuse such
-/// an instruction during lowering.
+/// Returns why no target but the reference interpreter can run an instruction; empty if one can. Without this check,
+/// lowering would throw.
 static std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;
