@@ -10,8 +10,8 @@ namespace weft::driver {
 
 std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 
-/// Runs a program whose inputs and outputs are in GPU memory, so that no copies are timed. The time is the device's;
-/// for several devices, the host's.
+/// Runs a program with inputs and outputs in GPU memory, so that no copies are timed. The device's clock measures the
+/// time; for several devices, the host's clock does.
 class OnDevice {
  public:
   /// Uploads the inputs and runs once, which computes the sizes and captures the graph. Outputs are written to the

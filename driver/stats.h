@@ -27,8 +27,8 @@ struct Difference {
   std::string reason{};  ///< why the tensors are not equal: "shapes differ: ..."
 };
 
-/// Compares element by element. NaN equals NaN, an infinity the same infinity. Whole numbers, booleans and strings must
-/// be equal unless `tolerance` sets rtol or atol.
+/// Compares element by element. NaN equals NaN, and an infinity equals the same infinity. Integers and booleans must be
+/// equal unless `tolerance` sets rtol or atol. Strings and complex numbers must always be equal.
 Difference compare(const Tensor& value, const Tensor& reference, const Tolerance& tolerance);
 
 /// Returns the coordinates of element `index` as text: "[0, 3, 17]".

@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// Compiles the program of a part. It may be specialised for values of inputs of the whole graph. Inputs of type bool
-  /// are excepted, so that all branches are compiled and one that fails is left to the CPU provider.
+  /// Compiles the program of a part. The program may be specialised for the values of the whole graph's inputs, except
+  /// inputs of type bool. So all branches are compiled; if one fails, its node is left to the CPU provider.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {

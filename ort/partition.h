@@ -6,7 +6,7 @@
 
 namespace weft::ort {
 
-/// Groups our nodes into as few convex parts as possible. No path leaves a convex part and comes back, so the part can
+/// Groups our nodes (`is_ours`) into as few convex parts as possible. No path leaves a convex part and comes back, so the part can
 /// run as one node. Nodes are numbered in topological order; reads[i] has the nodes that make the operands of node i.
 /// Parts, and the nodes in each part, are in topological order.
 ///

@@ -10,7 +10,7 @@
 
 /// Joins several requests of one program into one run, and splits the outputs of that run:
 ///
-///     BatchRule rule = find_batch_rule(program, {});       // which sizes may differ
+///     BatchRule rule = find_batch_rule(program);           // which sizes may differ
 ///     Joiner joiner(program);
 ///     auto answers = split(rule, context.run(joiner.join(requests)), requests);
 namespace weft::serve {
