@@ -2,7 +2,7 @@
 #pragma once
 #include "migraphx/handles.h"
 
-/// Reads and writes arguments as numpy files. Types that numpy lacks (bf16, fp8) are written as raw bytes, "|V2".
+/// Reads and writes arguments as numpy files. Types that numpy lacks are written as raw bytes: bf16 as "|V2", fp8 as "|V1".
 namespace weft::mgx {
 
 /// Writes the file atomically. Throws E106.

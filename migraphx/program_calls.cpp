@@ -44,7 +44,7 @@ bool is_open(const weft::Port& port) {
 }
 
 /// Returns the request for the sizes that the options give the input, else for the defaults of open sizes; "" if there
-/// is nothing to request. A scalar is {1} in MIGraphX.
+/// is nothing to request. MIGraphX gives a scalar the sizes {1}.
 std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
   auto lengths = options.lengths.find(port.name);
   bool is_scalar = port.is_tensor && port.rank == 0;

@@ -27,7 +27,7 @@ TYPE = re.compile(r"\s*(class|struct|union|enum)\b")
 
 
 def plain(text):
-    """Returns the text with comments, literals and preprocessor lines blanked out, line by line."""
+    """Returns the text without comments, preprocessor lines and the contents of literals, but with all line breaks."""
     return NOISE.sub(lambda m: "\n" * m.group().count("\n") if m.group()[0] != '"' else '""', text)
 
 

@@ -68,7 +68,7 @@ def table(head, lines):
 
 
 def number(value):
-    """Formats a number with three significant digits and commas; strings are unchanged."""
+    """Formats integers with commas. Formats floats without decimals from 100 on, with one from 10 on, else with two."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
@@ -83,7 +83,7 @@ def ratio(value):
 
 
 def sources(rows, page):
-    """Returns the files, trees, machines and commands from which a table was made."""
+    """Returns a list of the sources of a table: for each file its date, commit, machine and commands."""
     depth = len(page.relative_to(ROOT).parts) - 1
     found = collections.OrderedDict()
     for row in rows:
@@ -133,7 +133,8 @@ def first_sizes(row):
 
 
 def clock(row):
-    """Returns the processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
+    """Returns the time by which a row is compared: "cpu" for one thread, because other work on the machine hardly
+    changes processor time; else "wall"."""
     return "cpu" if row["of"]["threads"] == 1 else "wall"
 
 
@@ -361,7 +362,8 @@ def zoo_bf16(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """Returns a table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
+    """Returns a table for each pair of a day on which networks were drawn and a machine. For each network, a table has
+    the figures of the first measurement and of the newest."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
@@ -384,8 +386,8 @@ def fresh_of_machine(drawn, machine, networks, page):
 
 
 def tensorflow_cpu(rows, page):
-    """Makes tables that compare SavedModels with TensorFlow, and TensorFlow Lite models with LiteRT; the slowest
-    first."""
+    """Makes a table for each machine: Weft beside TensorFlow for SavedModels, and beside LiteRT for TensorFlow Lite
+    models. Rows with the greatest time relative to the peer come first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
         return "\n\nNot measured yet: `python bench/tensorflow_models.py --out FILE`.\n\n"

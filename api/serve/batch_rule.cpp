@@ -40,7 +40,7 @@ std::vector<const Port*> required(const std::vector<Port>& ports) {
   return list;
 }
 
-/// Returns why the sizes of this port forbid joining rows; "" if they allow it.
+/// Returns why the type or the sizes of this port forbid joining rows; "" if they allow it.
 std::string obstacle(const Port& port, std::string_view batch) {
   std::string name = "'" + std::string(port.name) + "'";
   if (port.is_static) return name + " is a static input";

@@ -32,7 +32,7 @@ SEED = 1
 # TOKENS: the vocabulary of models with token ids as inputs. CASES: the sizes at which a model is measured.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
-COUNTED = 2  # the first cases of a model, which are timed and for which `gflop` is recorded
+COUNTED = 2  # number of the first cases of a model that are timed and have `gflop` recorded
 CASES = {
     "bert_base": [
         {"batch": 1, "seq": 128},

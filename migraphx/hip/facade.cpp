@@ -229,7 +229,8 @@ HIP_API int hipMemGetInfo(size_t* free_bytes, size_t* total) {
   *free_bytes = pages > 0 && size > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(size) : *total;
   return success;
 }
-/// Writes a hipPointerAttribute_t: kind (1 host, 2 device), device, the address for both, whether it is managed, flags.
+/// Writes a hipPointerAttribute_t: the kind of memory (1 host, 2 device), the device's number, the address on the
+/// device and on the host (equal here), whether the memory is managed, and flags.
 HIP_API int hipPointerGetAttributes(void* attributes, const void* address) {
   struct Attributes {
     int kind, device;
