@@ -20,8 +20,8 @@ struct Axis {
   size_t port = 0, axis = 0;
 };
 
-/// The rule by which requests of a program may share a run. The first axis of every output, and of every input without a
-/// default, counts rows.
+/// The rule by which requests of a program may share a run. The first axis of every output, and of every input without
+/// a default, counts rows.
 struct BatchRule {
   bool joins = false;       ///< rows of several requests go into one run
   std::string reason = {};  ///< why rows are not joined, or sequences not padded; else ""
