@@ -14,7 +14,7 @@
 namespace weft::driver {
 
 struct InputOptions {
-  std::vector<std::string> files;     ///< "x=f.npy", "f.npz", "picture.png", "input_0.pb"
+  std::vector<std::string> files;     ///< "x=f.npy", "f.npz", "picture.png", "test_data_set_0"
   std::vector<std::string> fills;     ///< "x=rand", "rand"
   std::map<std::string, int64_t> at;  ///< values for symbols that the program leaves open
   int64_t seed = 0;

@@ -14,8 +14,8 @@ std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 /// time; for several devices, the host's clock does.
 class OnDevice {
  public:
-  /// Uploads the inputs and runs once, which computes the sizes and captures the graph. Outputs are written to the
-  /// memory of donated inputs.
+  /// Runs once from host memory, to get the sizes of the outputs. Uploads the inputs and runs again, which captures the
+  /// graph. Outputs with a donation are written to the memory of their inputs.
   OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
   /// Runs once and returns the duration in seconds.
   double timed_run();

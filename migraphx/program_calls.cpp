@@ -91,8 +91,8 @@ weft::Graph read_graph(Source& source, const migraphx_onnx_options& options) {
   }
 }
 
-/// Reads an ONNX model. As in MIGraphX, initialisers are never parameters, and sizes are fixed unless a range was asked
-/// for. Sizes for unknown inputs are ignored, because onnxruntime's provider passes some.
+/// Reads a model of ONNX or TensorFlow. As in MIGraphX, initialisers are never parameters, and sizes are fixed unless a
+/// range was asked for. Sizes for unknown inputs are ignored, because onnxruntime's provider passes some.
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
