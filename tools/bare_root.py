@@ -5,9 +5,9 @@ for the first steps with a wheel.
 
 FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with the packages
 ca-certificates, python3 and python3-venv; a system that exists there is used again. In this system the script installs
-the wheel into a new environment, compiles and runs a model from Python and by the command, and runs `weft doctor`. Needs root,
-debootstrap and a network. Prints a row of a result file (and appends it to FILE): the wheel's size and the seconds from
-the bare system to the first answer. The wheel must be made from the checked-out commit."""
+the wheel into a new environment, compiles and runs a model from Python and by the command, and runs `weft doctor`.
+Needs root, debootstrap and a network. Prints a row of a result file (and appends it to FILE): the wheel's size and the
+seconds from the bare system to the first answer. The wheel must be made from the checked-out commit."""
 import argparse
 import shutil
 import subprocess

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of bench/results into the pages that show them: README.md and docs/status/*.md.
+"""Writes the figures of bench/results into the pages that show them: README.md,
+docs/quantisation.md and docs/status/*.md.
 
   tools/status.py            # writes them
   tools/status.py --check    # fails if a page is not what this would write; a part of ./x lint
 
 A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the
-rows. A row is refused if it lacks a required key or names a commit that is not in the history. In docs/status numbers
-are allowed only between such marks, so that each figure has a row as its source.
+rows. A row is refused if it lacks a required key, has an unknown key or names a commit that is not in the history.
+In docs/status numbers are allowed only between such marks, so that each figure has a row as its source.
 """
 import collections
 import json
@@ -68,7 +69,7 @@ def table(head, lines):
 
 
 def number(value):
-    """Formats integers with commas. Formats floats without decimals from 100 on, with one from 10 on, else with two."""
+    """Formats integers with commas, and floats with no decimals from 100 on, three digits from 10 on, else two decimals."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"

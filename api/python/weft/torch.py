@@ -617,8 +617,7 @@ class _Graph:
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
-        """Decomposes the refused nodes by torch's table. Returns False if every operator in the table was decomposed before, or if torch
-        fails."""
+        """Decomposes the refused nodes by torch's table. Returns False if nothing new can be decomposed, or if torch fails."""
         known = _decompositions()
         targets = {node.target for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         table = {target: known[target] for target in targets - self.decomposed}
