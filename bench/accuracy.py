@@ -60,7 +60,7 @@ def worst(y, x):
 
 def judge_float(engine, y, r, x, beside):
     """Returns error figures, and whether they pass. `beside()` returns onnxruntime's answer for an input that differs
-    in the last place; it is called only for an answer that fails."""
+    in the last place; it is called only for an answer that fails by `error_worst`."""
     max_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
     figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
     allowed = max(2 * worst(r, x), bound)

@@ -2,7 +2,7 @@
 """The judges of bench/quantisation.py. A judge is a task with known right answers, which measures the quality of a
 model; its data are made here.
 
-A judge has `model` (a path), `data()` (the calibration items) and `score(run)`, which returns the percentage of right
+A judge has `model` (a path), `data()` (the calibration items) and `score(model)`, which returns the percentage of right
 answers of a compiled model, or its perplexity."""
 
 import ast

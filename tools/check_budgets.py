@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the size budgets of the tree: lengths of functions and files, of the CMake code and of src/ as a whole.
+"""Checks the size budgets of the tree: lengths of functions and files, and the lines of the CMake code, of the public
+headers, of src/ and of some of its parts.
 
 Tables (*.def) are excepted. `--list` prints the longest functions and files."""
 import ast

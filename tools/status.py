@@ -69,7 +69,8 @@ def table(head, lines):
 
 
 def number(value):
-    """Formats integers with commas, and floats with no decimals from 100 on, three digits from 10 on, else two decimals."""
+    """Formats integers with commas. Formats floats with no decimals from 100 on, with three digits from 10 on, else
+    with two decimals."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"

@@ -43,7 +43,8 @@ class Options:
     versions: int = 1  #: number of newest versions to serve of each model of the folder
     poll: float = 1.0
     device: str = "auto"
-    devices: list[str] = dataclasses.field(default_factory=list)  #: one copy of each model per entry; "gpu:0,gpu:1" splits a copy over both
+    #: one copy of each model per entry; "gpu:0,gpu:1" splits a copy over both
+    devices: list[str] = dataclasses.field(default_factory=list)
     threads: int = 0
     precision: str = "f32"
     instances: int = 1
