@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # libweft-codegen: clang, LLVM and lld linked statically into one shared library that exports only weft_codegen_*.
-# All build rules that depend on LLVM are in this file.
+# All build rules that depend on LLVM are in this file and in tests/amdemu.
 find_program(LLVM_CONFIG NAMES llvm-config-19 llvm-config-20 llvm-config-21 llvm-config-22
              DOC "llvm-config of LLVM 19 to 22" REQUIRED)
 
@@ -10,7 +10,7 @@ function(ask_llvm out)
   set(${out} ${answer} PARENT_SCOPE)
 endfunction()
 
-# The archives of clang that a compiler needs (without tooling and static analyser), and those of lld's ELF linker.
+# The archives of clang that a compiler needs (not the static analyser), and those of lld's ELF linker.
 set(clang_archives
     clangFrontend clangCodeGen clangParse clangSema clangSerialization clangDriver clangEdit clangAnalysis
     clangASTMatchers clangAST clangLex clangBasic clangAPINotes clangSupport clangExtractAPI clangInstallAPI
