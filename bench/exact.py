@@ -3,7 +3,7 @@
 
 `run(path, feeds)` evaluates an ONNX file with onnx's own reference evaluator, with 64-bit floats in place of 32-bit
 ones. The evaluator's convolutions, poolings and resizings are slow loops over single elements. Those that the
-benchmark's models need are reimplemented here with numpy."""
+benchmark's models need are reimplemented here with numpy; so is quantisation, with 64-bit scales."""
 
 import itertools
 
