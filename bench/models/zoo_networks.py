@@ -3,9 +3,9 @@
 
 `RECIPES[name]` is a `Recipe`. `module(name)` builds the network, and `inputs(name, batch)` its inputs. `exported(name)`
 returns the path of its ONNX file, exported once with a free batch and kept in the cache of `fill.py`. Every second
-network of the forty is for fitting heuristics (`FITTED`); the others (`JUDGING`) test them. A list of `FRESH` is named after the day
-on which its networks were chosen (the second list of a day has a `b`). Its networks are measured once before anybody
-tunes for them; only that first measurement tests the heuristics.
+network of the forty is for fitting heuristics (`FITTED`); the others (`JUDGING`) test them. A list of `FRESH` is named after
+the day on which its networks were chosen (the second list of a day has a `b`). Its networks are measured once before
+anybody tunes for them; only that first measurement tests the heuristics.
 """
 
 import sys
