@@ -87,8 +87,7 @@ def settled(arguments):
 
 
 def first_call(name, backend, arguments):
-    """Returns the seconds from torch.compile to the first answer. They include the import of weft.torch, but neither
-    the import of torch nor the construction of the model."""
+    """Returns the seconds from torch.compile to the first answer. They include importing weft.torch, not torch."""
     import torch
 
     module, inputs = ready(name, arguments)

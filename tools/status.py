@@ -364,8 +364,7 @@ def zoo_bf16(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """Returns a table for each pair of a day on which networks were drawn and a machine. For each network, a table has
-    the figures of the first measurement and of the newest."""
+    """Returns a table for each machine and day on which networks were drawn: their first and newest measurements."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":

@@ -2,7 +2,6 @@
 #pragma once
 /// Overloads that print and parse the fields of operators and replace their symbols, selected by the field's type.
 #include <concepts>
-#include <tuple>
 #include <type_traits>
 
 #include "ir/op.h"

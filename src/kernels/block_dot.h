@@ -30,7 +30,7 @@ struct BlockDotSizes {
   constexpr i64 blocks() const { return tasks::ceil_div(k, block); }
 };
 
-/// Offsets of the parts of a block in a group of panels, in bytes.
+/// A block in a group of panels: words of a column, byte offsets of scales and zero points, bytes of the block.
 template <int Bits>
 struct PackedBlock {
   i64 words, scales, zeros, bytes;

@@ -55,19 +55,14 @@ enum class __attribute__((may_alias)) f8e5m2fnuz : u8 {};
 enum class __attribute__((may_alias)) f8e8m0 : u8 {};
 
 template <class A, class B>
-inline constexpr bool is_same = false;
-template <class A>
-inline constexpr bool is_same<A, A> = true;
+inline constexpr bool is_same = __is_same(A, B);
 template <class T>
-struct RemoveConst {
+using remove_const = __remove_const(T);
+/// The base of a struct that maps a type or a number to the type T.
+template <class T>
+struct TypeIs {
   using type = T;
 };
-template <class T>
-struct RemoveConst<const T> {
-  using type = T;
-};
-template <class T>
-using remove_const = typename RemoveConst<T>::type;
 
 /// Return the smaller and the larger of two integers, and the quotient rounded up (b > 0, a >= 0).
 WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
@@ -232,8 +227,6 @@ WEFT_INLINE const LaunchArgs& checks(const L& launch) {
   return *launch.args;
 }
 
-#define WEFT_SCRATCH (weft_launch.args->scratch)
-#define WEFT_SCRATCH_BYTES (weft_launch.args->scratch_bytes)
 #define WEFT_KERNEL(name, ...)                                                                               \
   static WEFT_INLINE void name##_body(const weft::kernel::Launch<__VA_ARGS__>& weft_launch);                 \
   extern "C" __attribute__((visibility("default"))) void name(const weft::LaunchArgs* args, weft::i64 begin, \

@@ -81,8 +81,8 @@ constexpr int attention_group_bytes(int d, int groups, int split) {
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
 /// Weights that a thread of block_few reads at once, as one vector.
 constexpr int block_few_piece(int weight_bits) { return vector_bits / weight_bits; }
-/// The most rows that block_few multiplies at once, columns of a block, and bytes of a thread's ring buffer in dynamic
-/// shared memory, which prefetches several vectors of two columns.
+/// Of block_few: the most rows that it multiplies at once, columns of a thread block, and slots and bytes of a thread's
+/// ring buffer in dynamic shared memory; a slot holds a vector of each of two columns.
 inline constexpr int block_few_rows = 8, block_few_columns = 16, block_few_stages = 4;
 inline constexpr int block_few_ring = 2 * block_few_stages * vector_bits / 8;
 

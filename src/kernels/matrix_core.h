@@ -38,21 +38,13 @@ WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
 
 /// The type in which products of T are summed.
 template <class T>
-struct SumOf {
-  using type = f32;
-};
+struct SumOf : TypeIs<f32> {};
 template <>
-struct SumOf<f64> {
-  using type = f64;
-};
+struct SumOf<f64> : TypeIs<f64> {};
 template <>
-struct SumOf<i8> {
-  using type = i32;
-};
+struct SumOf<i8> : TypeIs<i32> {};
 template <>
-struct SumOf<i16> {
-  using type = i32;
-};
+struct SumOf<i16> : TypeIs<i32> {};
 
 /// The product on vector units: a lane computes a few columns of 2 rows and reads k in pieces of 16 bytes.
 template <class Element>

@@ -47,7 +47,7 @@ WEFT_INLINE To pack_convert(From x) {
   else return convert<To>(x);
 }
 
-/// Packs `units` units of one tap for columns [col, col + count) of the source at `from` (its column `col`, k = 0).
+/// Packs one tap of `count` columns, padded with zeros to a panel. `from` is element k = 0 of the first column.
 template <class Mac, GemmTile tile, class Src>
 WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename Mac::B* to) {
   constexpr int nr = tile.nr(), G = Mac::group;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "ir/core_ops.h"
 #include "lower/lowering.h"
 #include "ops/elementwise.h"

@@ -74,7 +74,7 @@ class Placement {
     }
   }
 
-  /// Also marks cheap instructions that lie between two marked ones, and instructions that set run-time sizes.
+  /// Also marks cheap instructions and Binds between two marked ones, and each Bind whose operand is marked.
   void mark_between() {
     std::vector<bool> follows(module_.id_limit()), leads(module_.id_limit());
     for (Instruction& i : module_) {

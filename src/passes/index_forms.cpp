@@ -22,7 +22,7 @@ using Form = std::optional<IndexForm>;
 
 constexpr int64_t largest_constant = 1 << 16;
 
-/// Results of one query so far, by value.
+/// The forms that one query has found so far.
 struct Memo {
   std::unordered_map<const Instruction*, Form> forms;
   int depth = 64;  // remaining depth of recursion

@@ -7,7 +7,7 @@
 namespace weft {
 
 /// The slices of values for one rank. Slices of weights become new constants, so that a rank holds only its part in
-/// memory. New instructions go to the module's place.
+/// memory. New instructions go to Module::place().
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Makes an executable from a plan and the machine code of its kernels (an x86 image of Codegen::link). Runs the plan's
+/// Makes an executable from a plan and the machine code of its kernels (a CPU image of Codegen::link). Runs the plan's
 /// load steps: weights are packed once, and all contexts share them.
 std::shared_ptr<Executable> make_cpu_executable(ChipProgram program, const Host& host, Origin origin,
                                                 CompileReport report);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/core_ops.h"
 #include "lower/gpu/products.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "lower/gpu/products.h"
