@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # libweft-codegen: clang, LLVM and lld linked statically into one shared library that exports only weft_codegen_*.
-# All build rules that depend on LLVM are in this file.
+# All build rules that depend on LLVM are in this file, trim_llvm.sh and tests/amdemu.
 find_program(LLVM_CONFIG NAMES llvm-config-19 llvm-config-20 llvm-config-21 llvm-config-22
              DOC "llvm-config of LLVM 19 to 22" REQUIRED)
 
@@ -10,7 +10,7 @@ function(ask_llvm out)
   set(${out} ${answer} PARENT_SCOPE)
 endfunction()
 
-# The archives of clang that a compiler needs (without tooling and static analyser), and those of lld's ELF linker.
+# The archives of clang that a compiler needs (not the static analyser), and those of lld's ELF linker.
 set(clang_archives
     clangFrontend clangCodeGen clangParse clangSema clangSerialization clangDriver clangEdit clangAnalysis
     clangASTMatchers clangAST clangLex clangBasic clangAPINotes clangSupport clangExtractAPI clangInstallAPI
@@ -29,7 +29,7 @@ function(add_codegen_library)
       list(PREPEND llvm_archives ${library_folder}/lib${name}.a)
     endif()
   endforeach()
-  # Polly comes last: a file of it would be taken for a template that LLVM's archives have as well.
+  # Polly comes last: else the linker would take a file of Polly for a template instance that LLVM's archives define too.
   set(polly ${llvm_archives})
   list(FILTER polly INCLUDE REGEX libPolly)
   list(FILTER llvm_archives EXCLUDE REGEX libPolly)
@@ -57,7 +57,7 @@ function(add_codegen_library)
   target_link_libraries(weft-codegen PRIVATE weft_base "$<LINK_GROUP:RESCAN,${group}>" z zstd)
   # lld links in seconds; GNU ld takes minutes. lld also ignores undefined symbols of removed sections, so the libraries
   # that only these need (z3, libxml2) are not linked.
-  # --icf=all saves 8 MB. With -O2 strings that end alike share bytes, which saves 0.5 MB in a compressed wheel.
+  # --icf=all saves 8 MB. With -O2, strings that end alike share bytes, which saves 0.5 MB in a compressed wheel.
   # -z pack-relative-relocs would save 9 MB more (1 MB in a wheel), but it needs glibc 2.36, which Ubuntu 22.04 lacks.
   target_link_options(weft-codegen PRIVATE -fuse-ld=lld $<$<CXX_COMPILER_ID:GNU>:-B${library_folder}/../bin>
                       $<$<CONFIG:Release>:-Wl,--strip-all,--icf=all,-O2>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# trim_llvm.sh OUT LLVM_CONFIG "TARGET;...": makes libweft-codegen smaller. Writes the source OUT with functions that replace parts of LLVM
-# and clang which Weft never calls.
+# trim_llvm.sh OUT LLVM_CONFIG "TARGET;...": makes libweft-codegen smaller. Writes the source file OUT, whose functions replace parts of
+# LLVM and clang that Weft never calls. TARGET: a target of LLVM that Weft uses.
 set -eu
 out=$1 config=$2 ours=$(echo "$3" | tr ';' ' ')
 
@@ -14,10 +14,10 @@ set_up_functions() {
   done
 }
 
-# left_out ARCHIVE MEMBER...: prints weak functions with the names of those in these files of an archive, so that the linker need not take
-# the files. Should it take one for another symbol, the real functions win. A call of such a function traps, and guard.cpp
-# reports that. Some do nothing instead: functions that register passes, and clang's back end, which clang calls although
-# Weft runs its own.
+# left_out ARCHIVE MEMBER...: prints a weak function for each function of these object files of an archive, so that the linker need not take
+# the files. If the linker takes a file for another symbol, the file's functions replace the weak ones. A call of a weak function traps,
+# and src/codegen/guard.cpp reports the trap. Some weak functions do nothing instead: those that register passes, and those of clang's
+# back end, which clang calls although Weft runs its own.
 left_out() {
   archive=$1 members=$(shift && echo "$*" | tr ' ' '|')
   [ -e "$("$config" --libdir)/lib$archive.a" ] || return 0
@@ -26,8 +26,8 @@ left_out() {
     sed -E 's/^.*(initialize|[eE]mitBackendOutput|Embed(Object|Bitcode)).*$/weak void &() {}/; t; s/.*/weak void &() { __builtin_trap(); }/'
 }
 
-# What Weft never calls: link-time optimisation, Polly, other languages and ABIs, Windows debug information, dumps of the syntax tree,
-# indexing, coverage, profiles, and sanitizers other than those that Weft uses.
+# Lists what Weft never calls: link-time optimisation, Polly, other languages and ABIs, Windows debug information, dumps of the syntax
+# tree, indexing, coverage, profiles, passes outside Weft's pipelines, and sanitizers other than those that Weft uses.
 never_called() {
   left_out Polly RegisterPasses
   left_out LLVMLTO LTOBackend

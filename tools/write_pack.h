@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// Writes a pack for code generator build `compiler`; a frame stores equal data once.
+/// Writes a pack of kernels for the build of the code generator that `compiler` names. A frame stores equal data once.
 inline void write_pack(const std::filesystem::path& file, const std::string& compiler,
                        std::span<const PackEntry> entries) {
   std::map<Hash128, const PackEntry*> sorted;
