@@ -40,8 +40,6 @@ if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all
                                               -O0 -gline-tables-only)
   target_link_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS})
-  # No source reads this macro: the code generator sees the sanitizer in the compiler's own macros (src/base/codegen.h).
-  target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE="${WEFT_SANITIZE}")
 else()
   target_compile_options(weft_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
   target_link_options(weft_flags INTERFACE -Wl,-z,defs)
