@@ -103,6 +103,10 @@ class Codegen {
   virtual std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept = 0;
   /// Returns the resource use of each kernel of an AMD object or image; empty for other chips.
   virtual std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept = 0;
+  /// Compresses data with zstd at its highest level, which takes seconds for a few megabytes.
+  virtual std::vector<std::byte> compress(std::span<const std::byte> data) noexcept = 0;
+  /// Reverses `compress`; returns whether `data` are whole and of the size of `out`.
+  virtual bool decompress(std::span<const std::byte> data, std::span<std::byte> out) noexcept = 0;
   /// Returns LLVM's version and a hash of the embedded kernel headers, which are part of every cache key.
   virtual std::string_view identity() const noexcept = 0;
 };

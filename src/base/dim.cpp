@@ -329,19 +329,15 @@ struct DimAlgebra {
   }
 };
 
-namespace {
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '$' || c == ':'; }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '$' || c == ':'; }
-
-std::string escaped(char c) {
+static std::string escaped(char c) {
   constexpr const char* digits = "0123456789abcdef";
   auto byte = static_cast<unsigned char>(c);
   return {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
 }
-
-}  // namespace
 
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);

@@ -16,10 +16,9 @@
 #include "targets/gpu/device.h"
 
 namespace weft {
-namespace {
 
 /// Copies constants in mapped files into memory, because other processes may change the files.
-void leave_files(Program& program) {
+static void leave_files(Program& program) {
   for (const auto& module : program.modules()) {
     for (Instruction& i : *module) {
       if (auto* constant = i.as<Constant>(); constant && !constant->tensor.data.empty()) {
@@ -34,7 +33,7 @@ void leave_files(Program& program) {
 
 /// Logs the plan at the levels of WEFT_DEBUG: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the
 /// assembly of `image`. The name of this part for WEFT_DEBUG is "plan".
-void show_plan(const Plan& plan, std::span<const std::byte> image) {
+static void show_plan(const Plan& plan, std::span<const std::byte> image) {
   auto show = [](int scale, const auto&... parts) {
     if (debug_enabled(scale, "plan")) log_text(LogLevel::debug, cat(parts...));
   };
@@ -47,7 +46,7 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
 }
 
 /// Throws the error for a kernel that does not compile: E217 for a custom operator's source, else a bug in Weft.
-[[noreturn]] void blame(const Plan& plan, const Error& error) {
+[[noreturn]] static void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
     const auto* launch = step.as<LaunchStep>();
     if (!launch) continue;
@@ -61,8 +60,6 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
   }
   throw error;
 }
-
-}  // namespace
 
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report) {

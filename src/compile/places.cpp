@@ -75,9 +75,7 @@ std::vector<std::string> device_names(const CompileOptions& options) {
   return names;
 }
 
-namespace {
-
-Place find_one(const CompileOptions& options) {
+static Place find_one(const CompileOptions& options) {
   const std::string& name = options.device;
   if (name == "auto") return choose_place(options);
   if (name == "cpu") return cpu_place(options);
@@ -88,12 +86,12 @@ Place find_one(const CompileOptions& options) {
   refuse_name("device", name);
 }
 
-[[noreturn]] void refuse_together(std::string what, std::string hint) {
+[[noreturn]] static void refuse_together(std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = "E502", .what = std::move(what), .hint = std::move(hint)});
 }
 
 /// Throws unless the devices that compute a model together have equal chips, are present and occur only once (GPUs).
-void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
+static void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
     bool is_cpu_here = !place.reference && is_cpu(place.chip.kind) && runs_code_for(host_chip(), place.chip);
@@ -111,8 +109,6 @@ void check_together(std::span<const Place> places, const std::vector<std::string
   }
 }
 
-}  // namespace
-
 std::vector<Place> find_places(const CompileOptions& options) {
   std::vector<std::string> names = device_names(options);
   std::vector<Place> places;
@@ -127,17 +123,13 @@ std::vector<Place> find_places(const CompileOptions& options) {
 
 Place find_place(const CompileOptions& options) { return find_places(options).front(); }
 
-namespace {
-
 /// True for errors that might not occur on the CPU. Errors of usage, limits, cancelling, the model and operators
 /// without any kernel occur on every device.
-bool is_of_the_gpu(const ErrorInfo& error) {
+static bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||
          error.kind == ErrorKind::internal;
 }
-
-}  // namespace
 
 std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& options,
                                     const std::function<std::shared_ptr<Executable>(const Place&)>& make) {

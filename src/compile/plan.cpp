@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "compile/stages.h"
 #include "compile/timer.h"
-#include "ir/core_ops.h"
 #include "ir/text.h"
 #include "lower/cpu_parts.h"
 #include "lower/lower.h"

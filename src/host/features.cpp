@@ -3,7 +3,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/numeric.h"
 #include "host/functions.h"
 
 namespace weft::host {

@@ -2,7 +2,6 @@
 #pragma once
 /// Overloads for each type of field that print and parse fields of operators, and replace the symbols in them.
 #include <concepts>
-#include <tuple>
 #include <type_traits>
 
 #include "ir/op.h"

@@ -2,7 +2,7 @@
 #pragma once
 /// Packing of B (weights of matmul and convolution, or a run-time operand) into panels for micro.h.
 /// Packed order: [batch][panel][tap][unit][column of the panel][k in the unit], zero where a column or k is padding;
-/// panels of a Mac with headers begin with one.
+/// panels of a Mac with headers begin with a header.
 #include "micro.h"
 #include "tasks.h"
 #include "vec.h"
@@ -21,7 +21,7 @@ struct PackB {
   constexpr i64 all_taps() const { return taps[0] * taps[1] * taps[2]; }
 };
 
-/// Tasks of pack_b: one for each panel of each batch.
+/// Returns the number of tasks of pack_b: one for each panel of each batch.
 template <GemmTile tile>
 constexpr i64 pack_b_tasks(const PackB& p) {
   return p.batch * tasks::ceil_div(p.n, tile.nr());
@@ -47,7 +47,7 @@ WEFT_INLINE To pack_convert(From x) {
   else return convert<To>(x);
 }
 
-/// Packs `units` units of one tap for columns [col, col + count) of the source at `from` (its column `col`, k = 0).
+/// Packs one tap of `count` columns, padded with zeros to a panel. `from` is element k = 0 of the first column.
 template <class Mac, GemmTile tile, class Src>
 WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename Mac::B* to) {
   constexpr int nr = tile.nr(), G = Mac::group;

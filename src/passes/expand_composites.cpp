@@ -10,7 +10,6 @@
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
-#include "passes/match.h"
 
 namespace weft {
 namespace {

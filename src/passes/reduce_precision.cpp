@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/glob.h"
-#include "base/numeric.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
-#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "ir/module.h"

@@ -10,10 +10,9 @@
 #include "ops/quantize.h"
 
 namespace weft {
-namespace {
 
 /// Returns elements [start, start + size) of one axis; nothing if they do not start and end at whole bytes.
-std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
+static std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
   if (tensor.dtype == DType::string) return std::nullopt;
   std::span<const int64_t> dims = tensor.dims;
   int64_t outer = element_count(dims.first(axis)), inner = element_count(dims.subspan(axis + 1)) * bits(tensor.dtype);
@@ -26,8 +25,6 @@ std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t sta
   for (int64_t i = 0; i < outer; ++i) std::memcpy(made.data + i * bytes, tensor.data.data() + i * row + from, bytes);
   return made.tensor;
 }
-
-}  // namespace
 
 bool RankWeights::is_weights(Value value) {
   if (auto known = known_.find(value.def); known != known_.end()) return known->second;

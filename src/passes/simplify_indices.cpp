@@ -10,15 +10,14 @@
 #include "passes/match.h"
 
 namespace weft {
-namespace {
 
 /// True for constants, sizes and similar instructions, which are already simple.
-bool is_simple_already(const Instruction& i) {
+static bool is_simple_already(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Iota>() || i.is<Sizes>()) return true;
   return (i.is<Broadcast>() || i.is<Reshape>()) && is_simple_already(*i.inputs[0].def);
 }
 
-std::optional<Value> as_number(Module& module, Instruction& i) {
+static std::optional<Value> as_number(Module& module, Instruction& i) {
   if (is_simple_already(i) || i.types.size() != 1) return std::nullopt;
   auto form = index_form(i.result());
   if (!form || !form->is_constant() || !form->offset.is_constant()) return std::nullopt;
@@ -27,7 +26,7 @@ std::optional<Value> as_number(Module& module, Instruction& i) {
 }
 
 /// Returns the axis along which the values of a coordinate are 0, 1 ... size - 1; nothing if there is none.
-std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
+static std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
   auto form = index_form(coordinate);
   if (!form || form->offset != Dim(0)) return std::nullopt;
   std::optional<size_t> axis;
@@ -40,7 +39,7 @@ std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
 }
 
 /// gather_nd(x, concat(counter of axis 0, counter of axis 1 ...)) -> a view of x.
-std::optional<Value> as_view(Module& module, Instruction& i) {
+static std::optional<Value> as_view(Module& module, Instruction& i) {
   const auto* op = i.as<GatherNd>();
   if (!op || op->batch != 0) return std::nullopt;
   Value x = i.inputs[0], indices = i.inputs[1];
@@ -67,8 +66,6 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
   for (size_t a = indices.rank() - 1; a < result.size(); ++a) dims[a] = result[a];
   return broadcast(module, reshape(module, transpose(module, x, order), dims), result);
 }
-
-}  // namespace
 
 bool simplify_indices(Module& module) {
   static constexpr Rewrite rewrites[] = {as_number, as_view};

@@ -342,15 +342,6 @@ class GpuContext final : public GpuRun {
   SizeBlock block_;  // copied to the device
 };
 
-}  // namespace
-
-std::unique_ptr<Context> GpuExecutable::new_context() const {
-  if (is_led_by_host(plan_)) return new_led_context(shared_from_this());
-  return std::make_unique<GpuContext>(shared_from_this());
-}
-
-namespace {
-
 // --- no device -------------------------------------------------------------------------------------------------------
 
 class NullExecutable final : public PlannedExecutable {
@@ -369,6 +360,11 @@ class NullExecutable final : public PlannedExecutable {
 };
 
 }  // namespace
+
+std::unique_ptr<Context> GpuExecutable::new_context() const {
+  if (is_led_by_host(plan_)) return new_led_context(shared_from_this());
+  return std::make_unique<GpuContext>(shared_from_this());
+}
 
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
                                                 CompileReport report, const Host& host) {

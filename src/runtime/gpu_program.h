@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
 #include <thread>

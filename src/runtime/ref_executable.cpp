@@ -342,27 +342,6 @@ std::vector<Wide> wide_inputs(std::span<const Tensor> inputs) {
   return wide;
 }
 
-}  // namespace
-
-std::vector<Port> input_ports(const Program& program) {
-  std::vector<Port> ports;
-  for (const Value& parameter : program.main().parameters()) {
-    const auto& name = parameter.def->as<Parameter>()->parameter;
-    auto found = program.defaults.find(name);
-    ports.push_back({.name = name, .type = parameter.type()});
-    if (found != program.defaults.end()) ports.back().default_value = found->second;
-  }
-  return ports;
-}
-
-std::vector<Port> output_ports(const Program& program) {
-  std::vector<Port> ports;
-  for (const Result& result : program.main().results()) ports.push_back({result.name, result.value.type()});
-  return ports;
-}
-
-namespace {
-
 /// Copies a result to the caller's memory if the caller gave any.
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
@@ -446,6 +425,23 @@ class RefContext : public Context {
 std::unique_ptr<Context> RefExecutable::new_context() const { return std::make_unique<RefContext>(shared_from_this()); }
 
 }  // namespace
+
+std::vector<Port> input_ports(const Program& program) {
+  std::vector<Port> ports;
+  for (const Value& parameter : program.main().parameters()) {
+    const auto& name = parameter.def->as<Parameter>()->parameter;
+    auto found = program.defaults.find(name);
+    ports.push_back({.name = name, .type = parameter.type()});
+    if (found != program.defaults.end()) ports.back().default_value = found->second;
+  }
+  return ports;
+}
+
+std::vector<Port> output_ports(const Program& program) {
+  std::vector<Port> ports;
+  for (const Result& result : program.main().results()) ports.push_back({result.name, result.value.type()});
+  return ports;
+}
 
 std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report) {
   return std::make_shared<RefExecutable>(std::move(program), std::move(report));

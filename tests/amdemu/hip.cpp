@@ -31,7 +31,7 @@ int locked(Body body) {
 
 bool is_mapped(const void* memory, size_t bytes) { return find_region(address_of(memory), bytes).end != 0; }
 
-/// Offsets in hipDeviceProp_t (R0600).
+/// Writes fields of hipDeviceProp_t at their offsets (R0600).
 struct Properties {
   char* to;
   template <class T>

@@ -79,7 +79,7 @@ class Value:
         return bool(np.any(ends))
 
     def stays_exact(self, wide, dtype):
-        """True if this value, recomputed for other inputs as `wide`, is exact if it was exact before."""
+        """True unless this value is exact and `wide`, its value for other inputs, is not."""
         return not self.exact or is_exact(wide, dtype, self.stored)
 
     @property

@@ -27,7 +27,7 @@ def between(d, x, quanta=None, scale=None):
 
 
 def weight(d, shape, axis, dtype=np.int8):
-    """Returns a dequantised weight and its scales: one, or one for each index of the axis, not all equal."""
+    """Returns a dequantised weight and its scales: one, or one for each index of the axis."""
     steps = d.array(shape, dtype)
     if d.chance(0.4):
         scale, zero, words = f32(d.random.choice(SCALES)), np.array(0, dtype), {}
@@ -188,7 +188,7 @@ def float8(d):
 
 
 def in_blocks(d):
-    """Draws block-quantised weights: of a MatMul, a Gemm, and a Gather table."""
+    """Draws a MatMul, Gemm or Gather of block-quantised weights."""
     kind = np.dtype(d.random.choice((*INT4, np.int8, np.uint8)))
     axis, block = d.random.randrange(2), d.random.choice((16, 32))
     shape = [d.random.choice((16, 32, 48, 40)), d.random.choice((16, 32, 40))]

@@ -427,7 +427,7 @@ def sums_over_letters(self, x, y, z):
 @case(lambda: floats(3, 7))
 def orders(self, x):
     values, places = x.sort(dim=1, descending=True, stable=True)
-    return values, places, x.median(1).values, x.kthvalue(2, 1).values, x.quantile(0.3, 1), torch.searchsorted(values.flip(1).contiguous(), x), x.cummax(1).values, x.histc(4, -1, 1)
+    return values, places, x.median(1).values, x.kthvalue(2, 1).values, x.quantile(0.3, 1), x.quantile(0.3, keepdim=True), torch.searchsorted(values.flip(1).contiguous(), x), x.cummax(1).values, x.histc(4, -1, 1)
 
 
 @case(lambda: floats(3, 5), lambda: torch.tensor([1, 0, 4]))

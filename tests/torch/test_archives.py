@@ -33,6 +33,7 @@ def compare(got, wanted):
         torch.testing.assert_close(torch.as_tensor(value), reference.detach(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("device, strict", [("cpu", False), ("ref", False), ("cpu", True)])
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_are_those_of_torch(name, device, strict):
@@ -129,8 +130,8 @@ NUMBERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 
 
 class Types(torch.nn.Module):
-    """A model of sums of tensors with axes, tensors without axes, and numbers. In each sum a different operand decides
-    the result type."""
+    """A model that combines tensors with axes, tensors without axes and numbers; type promotion decides the types of
+    its results."""
 
     def forward(self, x, y, z):
         return x + y, x + z, z + x, x * True, x + 2, x + 2.5, z + 2.5, torch.where(x > y, x, z), torch.maximum(x, y), x / y

@@ -18,7 +18,7 @@ Expr count_true(Expr flags, int64_t axis, bool keep = true) {
   return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
 }
 
-/// x along `dim`, or flattened if no axis is given. A scalar becomes a vector.
+/// x and the axis `dim`; without `dim`, x as a vector if `flattens`. A scalar becomes a vector. `is_added`: a new axis.
 struct Line {
   Expr x;
   int64_t axis;
@@ -31,7 +31,7 @@ Line line_of(Call& c, bool flattens) {
   return x.rank() == 0 ? Line{reshape(x, {1}), 0, true} : Line{x, axis, false};
 }
 
-/// Removes the axis of size 1 from y, unless keepdim is set.
+/// Removes the reduced axis, of size 1, from y unless keepdim is set. If line_of made x a vector, returns a scalar.
 Expr shown(Call& c, Expr y, const Line& line) {
   bool keeps = c.flag("keepdim");
   if (line.is_added) return reshape(y, {});
@@ -100,11 +100,12 @@ Values quantile(Call& c, bool without_nan) {
   Expr y = between(c, frontend::sorted(x, axis).values, rank, axis);
   Expr is_number = without_nan ? numbers > 0 : equal(numbers, size);
   y = select(is_number, y, NAN);
+  bool keeps = c.flag("keepdim");
+  if (!has_many && keeps && line.is_added) return one(reshape(y, Dims(c.tensor("self").rank(), 1)));
   if (!has_many) return one(shown(c, y, line));
   // The axis of quantiles becomes the first.
   std::vector<int64_t> order = frontend::axes_from(0, y.rank());
   std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
-  bool keeps = c.flag("keepdim");
   y = transpose(y, order);
   if (!keeps) return one(y);
   Dims dims = y.dims();
