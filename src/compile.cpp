@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path of a model from its file to an executable. Read this file first.
+// Compiles a model from its file to an executable. Read this file first.
 #include "compile.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@
 
 namespace weft {
 
-/// Runs all stages: passes, lowering to a plan, code generation, and makes the executable.
+/// Runs the stages after the frontend: passes, lowering to a plan, code generation, making the executable.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report) {
   check_watch();
@@ -145,8 +145,8 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& given, const C
   });
 }
 
-/// Imports a model for callers that need a single program. If values of inputs decide which program is compiled,
-/// imports the program for likely values.
+/// Imports a model for callers that need a single program. If there are static inputs, imports the program for likely
+/// values.
 static Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
                               CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};

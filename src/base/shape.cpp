@@ -63,7 +63,7 @@ Type as_element(const Type& type) {
   return element;
 }
 
-/// Returns the sizes that agree in both shapes; the others become placeholders.
+/// Returns `a` with `_` where `b` has another size, or `_rank` if the ranks differ; the other list if one is `_none`.
 static Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports an ONNX model, with the caller's requests about sizes.
+// Imports an ONNX or TensorFlow model, with the sizes and values that the caller requests.
 #include "frontends/onnx/import/import.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ static void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& g
   out.shapes[request.input] = dims;
 }
 
-/// Returns a scalar or a list, of the type that the model declares for the input.
+/// Returns the numbers as a scalar or a list of the type that the model declares for the input.
 static Tensor input_constant(const onnx::ValueInfo& input, std::span<const double> numbers) {
   size_t rank = input.type.dims ? input.type.dims->size() : 1;
   if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))
@@ -84,7 +84,7 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 
 namespace {
 
-/// Adds an input in ONNX's form, so that requests about its sizes can be checked.
+/// Adds an input to an ONNX graph, so that the code for ONNX can check the requests about its sizes.
 void declare(onnx::Graph& graph, std::string_view name, std::optional<DType> type,
              const std::optional<std::vector<int64_t>>& sizes) {
   onnx::ValueInfo& input = graph.inputs.emplace_back();
@@ -120,7 +120,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// For each node of a model, whether a frontend can translate it.
+/// A report on each node of a model: why the frontend cannot translate the node, or that it can.
 class SupportReport {
  public:
   SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {

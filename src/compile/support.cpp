@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the nodes of a model that a device runs, by the frontend, the shared passes and lowering, without codegen.
+// Finds the nodes of a model that a device supports, by the frontend, the passes and lowering. Compiles no kernel.
 #include <algorithm>
 #include <map>
 
@@ -50,7 +50,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   }
   auto model = std::make_shared<const onnx::Model>(onnx::read_model(path));
   CompileOptions options = given;
-  bool is_open = false;  // values of inputs decide which nodes there are, and no likely value compiles
+  bool is_open = false;  // there are static inputs, and the model cannot be imported for any likely value
   try {
     Imported imported = import_static(model, given);
     is_open = !imported.program;

@@ -107,7 +107,7 @@ Value matmul(Module& module, Value a, Value b) {
 
 namespace {
 
-constexpr int64_t small_tensor = 1024;  // limit for shape computations; larger integer tensors are data
+constexpr int64_t small_tensor = 1024;  // most elements of a shape computation; larger integer tensors are data
 
 bool is_small_integer(Value value) {
   if (!value.type().is_tensor() || value.rank() > 1) return false;
@@ -117,7 +117,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// The rules that compute the contents of `op`'s result from the known contents of its operands.
+/// The rules that compute the contents of an instruction's result from the known contents of its operands.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
@@ -247,7 +247,7 @@ Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
   return symbols;
 }
 
-/// Returns a reader of `value` that converts it to i64 or reshapes it to a vector, if there is one.
+/// Returns the result, of this type, of an existing operator T (Convert or Reshape) that reads `value`; null if none.
 template <class T>
 static Value reader_of(Value value, const Type& type) {
   for (Instruction* user : value.def->users) {
@@ -257,7 +257,7 @@ static Value reader_of(Value value, const Type& type) {
   return {};
 }
 
-/// Returns the value as an i64 vector; repeated calls return the same instruction.
+/// Returns the value as an i64 vector; repeated calls return the same value.
 static Value as_vector(Module& module, Value value) {
   Shape shape{DType::i64, value.dims()};
   if (value.dtype() != DType::i64) {

@@ -94,9 +94,9 @@ double number(const Wide& x, size_t i) {
   return x.is_real() ? x.as<double>()[i] : to_real(x.dtype, x.as<int64_t>()[i]);
 }
 
-/// Divides x by scale with the precision of the model: f32, or f64 if an operand is f64. The reference does not round
-/// between operators, so x may be more precise than f32; x is not rounded first, because rounding could move a quotient
-/// near half a step to the wrong side.
+/// Divides x by scale in f64 if `type` is f64 or x is not an f32 number, else in f32. The reference does not round
+/// between operators, so x may be more precise than f32. Rounding such an x could move a quotient near half a step to
+/// the wrong side.
 double scaled_down(double x, double scale, DType type) {
   if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;
   return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));

@@ -127,7 +127,7 @@ Rows::Rows(std::span<const int64_t> dims, int64_t axis)
 
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f) {
   constexpr double worth_a_thread = 1 << 20;
-  static const auto cores = static_cast<double>(std::max(std::thread::hardware_concurrency(), 1u));  // static: slow
+  static const auto cores = static_cast<double>(std::max(std::thread::hardware_concurrency(), 1u));  // slow call
   double wanted = static_cast<double>(count) * static_cast<double>(cost) / worth_a_thread;
   auto parts = std::max<int64_t>(static_cast<int64_t>(std::min({wanted, static_cast<double>(count), cores})), 1);
   constexpr int64_t operations_between_looks = 1 << 22;
@@ -148,7 +148,7 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
   run_parallel(parts, parts, part);
 }
 
-/// Multiplies four rows by a block of b that stays in the cache, and adds to four rows of c.
+/// Multiplies four rows of a by a block of b that fits in the cache, and adds the products to four rows of c.
 template <class T>
 static void multiply_rows(const T* a, const T* b, T* c, int64_t k, int64_t n, int64_t k_begin, int64_t k_end,
                           int64_t n_begin, int64_t n_end) {

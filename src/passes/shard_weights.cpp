@@ -46,7 +46,7 @@ Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
 
-/// Takes the part before a broadcast repeats the weights; afterwards each repetition would need a copy.
+/// Slices the operand of a broadcast instead of its result, because slicing each repetition would need copies.
 Value RankWeights::grouped_part(Value value, int64_t groups) {
   int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
   if (const auto* op = value.def->as<Broadcast>()) {
@@ -61,7 +61,8 @@ Value RankWeights::grouped_part(Value value, int64_t groups) {
   return concat(module_, parts, axis);
 }
 
-/// Slices the operands instead of the result, so that a rank computes and stores little more than its part.
+/// Returns the slice of weights, computed from slices of the operands, so that a rank computes and stores little more
+/// than its part. Returns null for operators that this function does not know.
 Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   if (const auto* constant_op = i.as<Constant>()) {
@@ -85,7 +86,7 @@ Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size
   return module_.append(i.op, std::move(inputs));
 }
 
-/// Slices scales and zero points: one for all, one per index of an axis, or one per block.
+/// Slices a dequantize with its scale and zero point, which may be scalars, lists along an axis, or blocked.
 Value RankWeights::cut_scaled(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   const auto& op = *i.as<Dequantize>();

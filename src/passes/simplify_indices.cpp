@@ -25,7 +25,7 @@ static std::optional<Value> as_number(Module& module, Instruction& i) {
   return broadcast(module, number, i.types[0].shape.dims);
 }
 
-/// Returns the result axis along which a coordinate counts 0, 1 ... size - 1.
+/// Returns the axis along which the values of a coordinate are 0, 1 ... size - 1; nothing if there is none.
 static std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
   auto form = index_form(coordinate);
   if (!form || form->offset != Dim(0)) return std::nullopt;
@@ -53,7 +53,7 @@ static std::optional<Value> as_view(Module& module, Instruction& i) {
     if (!axis) return std::nullopt;
     axes.push_back(*axis);
   }
-  // Transposes x to the order of the result's axes. Two equal axes read a diagonal, which is not a view.
+  // Transposes x to the order of the result's axes. Two counters along one axis read a diagonal, which is not a view.
   std::vector<int64_t> order(x.rank());
   for (size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int64_t>(a);
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),

@@ -18,7 +18,7 @@ static const char* what_is_wrong(FaultKind kind) {
   throw Error({.kind = ErrorKind::usage, .code = code, .what = std::move(what), .where = step.source});
 }
 
-/// Throws the error of a kernel with a forbidden access.
+/// Throws the error for a memory access that a checked kernel found to be wrong.
 [[noreturn]] static void report_access(const Plan& plan, const PlanStep& step, const PlanKernel& kernel,
                                        const KernelFault& fault) {
   BufferId buffer = step.buffers.at(fault.buffer);

@@ -26,7 +26,7 @@ static void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t b
   }
 }
 
-/// Adds 16-bit floats of all ranks in the same order, in f32, and rounds each sum once.
+/// Adds 16-bit floats of all ranks in rank order, in f32, and rounds each sum once.
 static void sum_narrow(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   const FloatFormat format = float_format(all[0].type);
   bool is_bf16 = all[0].type == DType::bf16;
@@ -65,7 +65,7 @@ class RankGroup::Member final : public Rank {
   }
 
   void wait(const gpu::Stream& stream) override {
-    constexpr int spins = 2000;  // this many iterations take about as long as a run of a small model
+    constexpr int spins = 2000;  // as many iterations take about as long as a run of a small model
     for (int tried = 0; !stream.is_done(); ++tried) {
       check();
       group_.communicators_->check(number_);
@@ -129,7 +129,8 @@ void RankGroup::meet() {
   if (meetings_ == meeting) refuse();
 }
 
-/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others' shares. Ends with a barrier.
+/// Runs a collective in host memory. For a sum, each rank sums its share of the elements (reduce-scatter), then reads
+/// the other ranks' shares (all-gather). Ends with a barrier.
 void RankGroup::exchange(size_t rank, const Exchange& mine) {
   posted_[rank] = mine;
   meet();
