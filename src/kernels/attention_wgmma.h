@@ -142,17 +142,11 @@ struct AttentionTask {
   WEFT_INLINE i64 head(u32 row) const { return i64(head0 + row / length); }
   WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
 };
-/// Returns task `number`. With a causal mask later rows see more keys, so tasks of later rows come first. Consecutive
-/// tasks take the same rows of different key-value heads: as many heads as fit into 8 MiB of L2 with keys and values.
+/// Returns the task for rows [piece * Rows, (piece + 1) * Rows) of key-value head `part`, counted over all batches.
 template <int Rows, int Keys, int Split, class KeysOf>
-WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u32 blocks, const KeysOf& keys_of) {
-  constexpr i64 cache = 8 << 20;
-  const u32 group = u32(z.heads) / u32(most(z.kv_heads, 1)), all = u32(z.batch * z.kv_heads);
-  const u32 some = u32(least(most(cache / most((z.d + z.dv) * z.keys * 2, 1), 1), all)),
-            first = number / (some * blocks) * some;
-  const u32 inside = number - first * blocks, width = all - first < some ? all - first : some, row = inside / width;
-  const u32 part = first + inside - row * width;
-  AttentionTask t{.length = u32(z.queries), .first = (blocks - 1 - row) * Rows};
+WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 part, u32 piece, const KeysOf& keys_of) {
+  const u32 group = u32(z.heads) / u32(most(z.kv_heads, 1));
+  AttentionTask t{.length = u32(z.queries), .first = piece * Rows};
   t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
   t.all_rows = group * t.length;
   // The keys that any row of the block sees. Ranges move with the query, so the first and last row of each head decide.
@@ -303,25 +297,34 @@ struct AttentionBlock {
   static constexpr int sums_at = ring_bytes + rows * D * 2 + attention_gate_bytes;
   u32 ring, queries;
   RingGates<slots> gates;
-  u32 pieces, tasks, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: how many
+  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: how many
   template <class L>
   WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
       : ring(shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared)),
         queries(ring + ring_bytes),
         gates(queries + rows * D * 2),
         pieces((u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows),
-        tasks(u32(z.batch * z.kv_heads) * pieces),
         me(u32(launch.block()) / Split),
         apart(u32(launch.blocks()) / Split) {
     static_assert(L::threads == 128 * (Groups + 1));
     gates.begin(128, 4 * Groups);
   }
-  /// Calls `work(task)` for this block's tasks. Every second round is backwards, so that no block gets only long tasks.
+  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 8 MiB of L2 form a section, in which
+  /// pieces of later rows come first: with a causal mask they see more keys. Every second round goes backwards, and the
+  /// incomplete rounds at the ends of sections begin at different blocks, so that all blocks have equal work.
   template <class KeysOf, class Work>
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
-    WEFT_NO_UNROLL for (u32 round = 0; round * apart < tasks; round++) {
-      const u32 number = round * apart + (round % 2 == 0 ? me : apart - 1 - me);
-      if (number < tasks) work(attention_task<rows, keys, Split>(z, number, pieces, keys_of));
+    constexpr i64 cache = 8 << 20;
+    const i64 fit = cache / most((z.d + z.dv) * z.keys * 2, 1), two_rounds = ceil_div(2 * apart, most(pieces, 1));
+    const u32 heads = pieces == 0 ? 0 : u32(z.batch * z.kv_heads), some = u32(least(most(fit, two_rounds), heads));
+    WEFT_NO_UNROLL for (u32 first = 0, section = 0; first < heads; first += some, section++) {
+      const u32 width = heads - first < some ? heads - first : some, count = width * pieces;
+      const u32 full = count / apart, rest = count - full * apart, late = (me + apart - section * rest % apart) % apart;
+      WEFT_NO_UNROLL for (u32 round = 0; round < full + (late < rest); round++) {
+        const u32 lane = round == full ? late : (section * full + round) % 2 == 0 ? me : apart - 1 - me;
+        const u32 number = round * apart + lane, row = number / width;
+        work(attention_task<rows, keys, Split>(z, first + number - row * width, pieces - 1 - row, keys_of));
+      }
     }
   }
 };
