@@ -140,8 +140,8 @@ Place sum_place(const MatrixShape& s, int word, u32 lane) {
   return {l / 4, word, l % 4};
 }
 
-/// Reads A or B. A lane holds `depth / groups` consecutive elements of a row of A (a column of B); the elements of the
-/// next block follow.
+/// Reads A and B of one block. Groups of `rows` lanes belong to the blocks in turn. A lane holds `each` consecutive
+/// elements of a row of A or of a column of B.
 template <class T>
 void read_factors(const Wave& w, const Instruction& i, int block, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -201,8 +201,8 @@ void mfma(Wave& w, const Instruction& i) {
 
 // --- WMMA ------------------------------------------------------------------------------------------------------------
 
-/// Reads A or B. On gfx11 a lane holds a whole row, and the lane 16 places further holds a copy of it. On gfx12 the two
-/// halves of the wave hold half of each row.
+/// Reads A and B. On gfx11 a lane holds a whole row of A (or column of B), and lane + 16 holds a copy of it. On gfx12
+/// each half of the wave holds half of every row.
 template <class T>
 void read_wave_factors(const Wave& w, const Instruction& i, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;

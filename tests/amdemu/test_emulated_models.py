@@ -73,7 +73,7 @@ def test_main_kernels(chip, tmp_path, monkeypatch):
 
 
 def test_decoder_with_caches(tmp_path, monkeypatch):
-    """The answers of a decoder in f16 are right, with merged launches, and with attention that ends at the last
+    """The answers of a decoder in f16 are right. Launches are merged, and attention reads the cache only up to the last
     token."""
     model = tmp_path / "decoder.onnx"
     monkeypatch.syspath_prepend(str(emulated.ROOT / "bench"))
@@ -99,8 +99,8 @@ def save(graph, path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
     """Convolutions of few pixels and many channels are split along k: a second kernel adds the parts and runs the
-    epilogue. One has two groups, whose channels do not fill whole vectors; one has bytes, with a padding value other
-    than zero. One with a short k, computed in f64, is not split."""
+    epilogue. One has two groups with channels that do not fill whole vectors; one has bytes and a padding value other
+    than zero. A quantised convolution with a short k is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator cases of tests/ops on emulated AMD GPUs, compared with ref. Every run takes each case on one chip, the
-chips alternating; with --release (WEFT_TEST_FULL) every chip runs all of them."""
+"""The operator cases of tests/ops on emulated AMD GPUs, compared with ref. A plain run takes each case on one of the
+chips in turn; with --release (WEFT_TEST_FULL) every chip runs all cases."""
 import os
 import re
 

@@ -47,7 +47,7 @@ def has_matrix_unit(chip, name):
 
 
 def budget_of(chip, kernels):
-    """Returns the maximum of each resource over the kernels of a family."""
+    """Returns for each family the most registers, the most local memory and the fewest waves of its kernels."""
     found = collections.defaultdict(lambda: {"registers": 0, "lds": 0, "waves": 99})
     for kernel in kernels:
         most = found[family(kernel.name)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-mutants SEED FIRST COUNT MODEL...: damages models and takes each as far as it goes: read, import, passes,
-// lowering, and a run of the reference when it is small (tests/mutants/harness.h).
+// weft-mutants SEED FIRST COUNT MODEL...: damages models and processes each as far as possible: read, import, passes,
+// lowering, and a run of the reference if the model is small (tests/mutants/harness.h).
 #include <chrono>
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that share sessions of a stock onnxruntime with Weft inside, while another makes and drops sessions.
+// Threads share sessions of a stock onnxruntime with Weft as provider, while another thread makes and drops sessions.
 //
 //   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS RUNS MODEL...     each thread makes RUNS calls, then a tenth more
 //                                                                     while sessions are made and dropped

@@ -74,7 +74,8 @@ class Value:
 
     @property
     def is_extreme(self):
-        """True if the value contains the identity of a maximum or minimum, which is the result over no elements."""
+        """True if an element is infinite, or an integer of at least 2^31 in magnitude, as a maximum or minimum of no
+        elements is."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
@@ -118,8 +119,8 @@ class Drawing:
         self.precision = self.precision or drawn
 
     def inner(self):
-        """Returns a drawing for a body, which can read the values around it, and whose constants and inputs are added
-        to the model."""
+        """Returns a drawing for a body. It can read the values around it, and its constants and inputs are added to the
+        model."""
         body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
                        names=self.names, depth=self.depth + 1, precision=self.precision)
         body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
@@ -144,7 +145,7 @@ class Drawing:
     # --- values that come from outside
 
     def shape(self, rank=None):
-        """Returns some sizes, seldom a 0, with few elements."""
+        """Returns random sizes of a tensor with few elements; seldom the first size is 0."""
         rank = self.random.choice((0, 1, 2, 2, 3, 3, 4, 4)) if rank is None else rank
         while True:
             sizes = tuple(self.random.choice(SIZES) for _ in range(rank))
@@ -183,7 +184,7 @@ class Drawing:
         return value
 
     def valued(self, name, plain, wide, keeps, **words):
-        """Adds a value; with `keeps` it is exact if its numbers are."""
+        """Returns a new value. It is exact if `keeps` is set and its numbers are exact."""
         stored = STORED[self.precision]
         return Value(name, plain, wide, keeps and is_exact(wide, plain.dtype, stored), stored=stored, **words)
 
