@@ -8,8 +8,8 @@ import zipfile
 
 from places import DIGITS, ROOT
 
-#: The flags of the plain build, and a build folder at the same depth in the tree, so that ccache finds its compiled
-#: files. Debian 12's pip needs the long form of the option, because it lacks -C.
+#: The flags of the plain build. Together with a build folder at the same depth in the tree (build/wheel) they let
+#: ccache find its compiled files. The long form of the option is needed because Debian 12's pip lacks -C.
 SETTINGS = ["--config-settings=cmake.define.WEFT_WERROR=ON", "--config-settings=build.verbose=false"]
 
 USE_WEFT = """

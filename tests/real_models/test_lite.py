@@ -53,7 +53,8 @@ def test_faces(name, tmp_path):
 @small
 @pytest.mark.parametrize("name", WORDS)
 def test_wake_words(name, tmp_path):
-    """Quantised streams of 60 frames match LiteRT within one step in 256; each run gets the state of the run before."""
+    """Quantised streams of 60 frames match LiteRT within one of 256 quantisation steps. Each run gets the state of the
+    previous run."""
     model = against_lite(tmp_path, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", within=1.01 / 255, runs=60)
     assert len(model.inputs) > 1 and all(port.has_default for port in model.inputs[1:])
 

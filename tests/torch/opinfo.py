@@ -104,7 +104,7 @@ def core_tables():
 
 
 def in_core(program):
-    """Has the effect of run_decompositions(), in a fifth of the time."""
+    """Decomposes a program to core ATen as run_decompositions() does, in a fifth of the time."""
     composite, others = core_tables()
     return exported_program._decompose_exported_program(
         program, cia_to_decomp=composite, python_decomp_table=dict(others), joint_loss_index=None, decompose_custom_triton_ops=False)

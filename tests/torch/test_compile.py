@@ -233,7 +233,7 @@ def test_operators_that_weft_lacks_are_decomposed_by_torch():
 
 
 def test_decompositions_that_write_to_their_own_tensors():
-    """torch's padding copies into a part of a new tensor, which only torch creates."""
+    """torch decomposes padding into a new tensor and a copy to a part of it; the model itself has no such tensor."""
     x = torch.randn(3, 4, 5)
 
     def padded(x):

@@ -15,7 +15,7 @@ using namespace weft;
 
 namespace {
 
-/// Returns a constant of [out, in, 3, 3] small integers (8-bit integers up to `most`), with its scaling in f32.
+/// Returns a constant [out, in, 3, 3] of integers from -most to most; `type` is its element type.
 std::string weights(const char* type, int64_t out, int64_t in, int most) {
   std::string text = cat("constant {value=", type, "[", out, ",", in, ",3,3]{");
   unsigned state = 1;

@@ -218,7 +218,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
 
 namespace {
 
-/// Changes bytes, truncates and extends the file; all of it must be refused. Returns the number of damaged files.
+/// Changes bytes of the file, truncates it and extends it; each damaged file must be refused. Returns their number.
 int damage_everywhere(const std::vector<std::byte>& good, int flips, int cuts) {
   REQUIRE(load_code(good) == "none");
   std::mt19937 random(3);
