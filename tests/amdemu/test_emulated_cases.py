@@ -27,7 +27,8 @@ def test_empty_reductions_and_containers():
 
 
 def readers_of_a_product():
-    """Returns a product, and nodes that read its result at positions known only in the run, or in sorted order."""
+    """Returns a product, and nodes that read its result in other orders: at positions known only in the run, in running
+    sums, sorted, or reflected."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),

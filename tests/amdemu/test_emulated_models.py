@@ -26,7 +26,7 @@ HEADROOM = 1.25  # how far counts may exceed the measurement in the file of budg
 
 
 def check_budgets(case, chip, measured):
-    """Compares the emulator's counts of a run with a budget. WEFT_UPDATE=1 rewrites the budgets."""
+    """Compares the emulator's counts of a run with a budget. WEFT_UPDATE=1 rewrites this budget instead."""
     budgets = json.loads(BUDGETS.read_text())
     if os.environ.get("WEFT_UPDATE"):
         budgets.setdefault(case, {})[chip] = measured

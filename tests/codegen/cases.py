@@ -188,7 +188,7 @@ def direct(case, name, **launch):
 
 
 def group_cases():
-    """Returns cases of products by warp groups and of products of few rows. k is a multiple of 8 (f32: 4, i8: 16)."""
+    """Yields cases of products by warp groups and of products of few rows. k is a multiple of 8 (f32: 4, i8: 16)."""
     shapes = [(1, 1, 8, 16), (2, 5, 7, 32), (1, 130, 129, 80), (3, 16, 200, 64), (1, 300, 520, 1040), (1, 4, 9, 0)]
     for name, (rows, cols, stages, split) in GROUP_TILES.items():
         shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)

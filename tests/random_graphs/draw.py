@@ -345,6 +345,7 @@ def judge_of(node, opset):
 
 def checked(node, known):
     """Returns the operands, or raises Skip where the reference engines disagree:
+    - windows of pools that are wider than the padded axis;
     - rows divided by a norm or deviation that is only a rounding error;
     - Tan near its poles, and fractions in OneHot;
     - half-way values that DynamicQuantizeLinear rounds, and its scale for zeros;
@@ -415,7 +416,7 @@ def is_window_too_wide(node, x):
 
 def is_between_steps(x):
     """True if elements of x, or the zero point, are half way between two of the 256 steps from the least to the
-    greatest, so that rounding may choose either step."""
+    greatest, so that rounding may choose either step. False if the step is a power of two, which divides exactly."""
     low, high = min(np.min(x), 0), max(np.max(x), 0)
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale
@@ -445,7 +446,8 @@ def is_between_pixels(node, x, grid):
 
 
 def is_wrong_in_reference(node):
-    """True if onnx's reference evaluator computes the node wrongly:
+    """True if onnx's reference evaluator computes the node wrongly or lacks it:
+    - SimplifiedLayerNormalization;
     - LRN with more channels than pictures;
     - sizes of pooling with pads, with ceil_mode or in one dimension;
     - half-way values that quantised products round;

@@ -298,8 +298,8 @@ def known_branch(d):
 
 
 def same_on_every_trip(d):
-    """Returns a body that repeats a computation which no trip changes, and passes a value through. The loop is too long
-    to be unrolled, except for targets without loops."""
+    """Returns a Loop of 2 or 100 trips. Its body repeats a computation that no trip changes, and passes a value
+    through."""
     x = d.input((d.random.choice((1, 2, 4)), d.random.choice((2, 3))))
     start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
 

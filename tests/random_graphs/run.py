@@ -253,7 +253,7 @@ class Worker:
         self.work, self.context, self.process = work, context, None
 
     def ask(self, question):
-        """Returns the answer to a question, or a string with the process's exit status."""
+        """Returns the answer to a question; a string with the reason if the process ended or took too long."""
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
             self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),

@@ -39,7 +39,7 @@ def places(value, path=()):
 
 
 def damage_json(value, rng):
-    """Returns the JSON with one value replaced, removed, duplicated or renamed."""
+    """Returns the JSON with one value replaced or removed, an item of a list duplicated, or a field added or replaced."""
     value = copy.deepcopy(value)
     path = rng.choice([p for p in places(value) if p])
     holder = value
@@ -60,7 +60,7 @@ def damage_json(value, rng):
 
 
 def damage_bytes(body, rng):
-    """Returns the body with flipped bits, or with parts removed, doubled or replaced by random bytes."""
+    """Returns the body with flipped bits, with parts removed or doubled, or with odd bytes inserted."""
     body = bytearray(body)
     for _ in range(rng.choice([1, 1, 1, 3, 10])):
         at = rng.randrange(len(body) + 1)

@@ -185,7 +185,7 @@ def sizes_from_numbers_of_tensors(self, x, n):
 
 @case(lambda: floats(10, 4).abs().cumsum(1), lambda: torch.rand(10))
 def best_boxes(self, boxes, scores):
-    """Computes non-maximum suppression with Python loops over a fixed number of boxes."""
+    """Computes non-maximum suppression with a Python loop over ten boxes."""
     order = scores.argsort(descending=True)
     boxes = boxes[order]
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

@@ -119,9 +119,9 @@ def command_line(file, run, inputs, options):
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
-    """Returns a dictionary with "name", "archive" ("right" or why not), "command", "compile", "bits" ("equal", or how
-    far the archive's answers are from those of torch.compile), "apart" and "seconds". Where answers in f64 decide, it
-    also has "times", "compile_times" and "torch_from_f64" (see Judge)."""
+    """Returns a dictionary with "name", "type", "archive" ("right" or why not), "command", "compile", "bits" ("equal",
+    or how far the archive's answers are from those of torch.compile), "apart" and "seconds". Where answers in f64
+    decide, it also has "times", "compile_times" and "torch_from_f64"; in 16 bits "torch_apart" (see Judge)."""
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})

@@ -73,8 +73,8 @@ def by_command_line(archive, run, inputs, options):
 
 
 def judge(folder, device):
-    """Returns {"name", "apart": the largest error relative to the largest element, "bits": whether those of the command
-    line are equal}."""
+    """Returns {"name", "apart": the largest error relative to the largest element, "bits": whether the command line
+    gives the same bits}."""
     import weft
 
     options = {"device": device, "threads": 1}
