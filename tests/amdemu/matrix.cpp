@@ -29,7 +29,7 @@ int bits_in(Element e) {
 }
 bool is_integer(Element e) { return e == Element::i8 || e == Element::i4 || e == Element::i32; }
 
-/// Multiplies the matrices of one block with sums of type T (f32, f64 or i32).
+/// The matrices A and B of one block, and the sums to which their product is added; T is f32, f64 or i32.
 template <class T>
 struct Matrices {
   T a[max_side][max_depth];
@@ -131,7 +131,8 @@ struct Place {
   int block, row, column;
 };
 
-/// Returns the row and column of the sum in register `word` of a lane. A lane holds groups of four rows of one column.
+/// Returns the place of the sum in register `word` of a lane. A lane holds sums of one column: groups of four rows or,
+/// in f64, every fourth row.
 Place sum_place(const MatrixShape& s, int word, u32 lane) {
   const int l = static_cast<int>(lane);
   if (s.sum == Element::f64) return {0, l / 16 + 4 * word, l % 16};

@@ -23,7 +23,7 @@ using namespace weft;
 constexpr int64_t max_elements = 1 << 20;
 
 /// Damages a flatbuffer, which consists of words: offsets, lengths, sizes, numbers of tensors. Replaces some words by
-/// other words of the file, or by extreme values.
+/// other words of the file or by extreme values, or changes them slightly.
 std::string damaged_words(std::string out, std::mt19937_64& random) {
   constexpr uint32_t extremes[] = {0, 1, 2, 4, 0x7fffffff, 0x80000000, 0xffffffff, 0x10000};
   for (uint64_t count = 1 + random() % 4; count > 0; --count) {

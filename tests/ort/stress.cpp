@@ -107,8 +107,8 @@ struct Shared {
     for (std::thread& thread : all) thread.join();
   }
 
-  /// Returns the memory growth over all runs, in KiB: four times the smallest growth of a quarter. A leak grows in
-  /// every quarter; memory kept for concurrent runs (contexts, arenas) does not.
+  /// Returns the memory growth over all runs, in KiB: four times the smallest growth of the last three
+  /// quarters. A leak grows in every quarter; memory kept for concurrent runs (contexts, arenas) does not.
   long growth(int threads, int64_t runs) {
     long least = std::numeric_limits<long>::max();
     long before = 0;

@@ -182,7 +182,7 @@ def test_aecmos(load, file, hidden, rate):
 
 @pytest.mark.small
 def test_plcmos(load):
-    """Speech with gaps gets a lower score. Uses the package's own features, and models of one rater and of three
+    """Speech with gaps gets a lower score. Uses the package's own features, and scores of one rater and of three
     raters."""
     fetch.use("speechmos")
     from speechmos import plcmos

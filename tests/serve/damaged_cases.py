@@ -113,7 +113,8 @@ def post(connection, path, body, headers):
 
 
 def test_damaged_requests_get_clean_answers(tmp_path):
-    """Answers have only statuses of the protocol, and always JSON with the error; valid requests work throughout."""
+    """Answers have only statuses of the protocol, and JSON with the error if the status is not 200. A valid request works
+    afterwards."""
     rng, seen = random.Random(FULL), {}
     with Server(MODEL, double(tmp_path / "double.weft"), "--max-request", "100000") as server:
         connection = http.client.HTTPConnection(server.place)
@@ -131,7 +132,7 @@ def test_damaged_requests_get_clean_answers(tmp_path):
 
 
 def test_damaged_messages_over_grpc(tmp_path):
-    """For damaged messages every method returns an error that blames the client, never INTERNAL or UNKNOWN."""
+    """A damaged message is answered, or refused by an error that blames the client, never by INTERNAL or UNKNOWN."""
     import grpc
     from weft.serve import _proto
 

@@ -51,7 +51,7 @@ def test_one_compile_for_several_sizes():
 
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_asserted_values(in_parts):
-    """Assertions on tensors are checked in each call, and leave no node in eager."""
+    """Assertions on tensors are checked in each call. They do not stay in eager; with `in_parts` another node does."""
 
     def f(x):
         torch._assert_async((x > 0).all(), "x is positive")
@@ -84,8 +84,8 @@ def test_only_asserted_values():
 
 
 def test_quotients_of_open_sizes():
-    """Quotients of open sizes are rounded to sizes. As floats they are multiplied with tensors, added to them and used
-    as their bounds."""
+    """Quotients of open sizes are rounded to sizes. As floats they are limited, multiplied with tensors and added to
+    them."""
 
     def f(x):
         high, wide = x.shape[2:]
@@ -414,8 +414,8 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solve that also returns error codes stays in torch if its factors are read, because only torch computes the
-    error codes."""
+    """A solve that also returns factors and error codes stays in torch if the factors (results 1 and 2) are read,
+    because Weft does not compute them."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

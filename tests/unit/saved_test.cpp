@@ -106,7 +106,7 @@ std::string decode_code(const Plan& plan) {
   return code_of([&] { decode_plan(encoded, {weights, constants.places()}); });
 }
 
-/// Returns a program of these plans, each with an image of its own.
+/// Returns a program of these plans, each with a copy of `image`.
 SavedProgram program_of(const std::vector<Plan>& plans, std::span<const std::byte> image = {}) {
   SavedProgram program{std::make_shared<const ProgramSource>(ProgramSource{.text = text}), {}};
   for (const Plan& plan : plans) program.chips.push_back({plan, Bytes::copy(image)});
