@@ -311,7 +311,7 @@ void cvt_pk_u8_f32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, c);
 }
 
-// --- lanes that read others ------------------------------------------------------------------------------------------
+// --- reads of other lanes --------------------------------------------------------------------------------------------
 
 u32 lane_operand(const Wave& w, const Operand& o) { return static_cast<u32>(read_scalar(w, o)) & (w.lanes - 1); }
 

@@ -38,7 +38,7 @@ def family(name):
 def has_matrix_unit(chip, name):
     """True if the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
-    # A product of one row, which sigmoid marks, is computed on vector units.
+    # A product of one row, whose epilogue is sigmoid here, is computed on vector units.
     if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):
         return False
     if type == "f32":

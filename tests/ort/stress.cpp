@@ -6,7 +6,7 @@
 //   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS SECONDSs MODEL... only the second part, for that many seconds
 //
 // Inputs are floats, free sizes 1, 3 or 8. Every answer must equal the first answer bit by bit. Prints one line of
-// JSON: calls, sessions, wrong answers, and how far resident memory grew in the second half of the RUNS.
+// JSON: calls, sessions, wrong answers, and the growth of resident memory in KiB over the RUNS.
 #define ORT_API_MANUAL_INIT  // manual initialisation: the runtime is opened by path
 #include <dlfcn.h>
 #include <malloc.h>

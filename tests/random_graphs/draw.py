@@ -142,7 +142,7 @@ class Drawing:
         for items, count in zip((self.nodes, self.values, self.inputs, self.initializers, self.steps), mark):
             del items[count:]
 
-    # --- values that come from outside
+    # --- inputs and constants
 
     def shape(self, rank=None):
         """Returns random sizes of a tensor with few elements; seldom the first size is 0."""

@@ -446,7 +446,7 @@ def one_hot(d, name):
     return d.add(name, x, np.array(5, np.int64), np.array([0, 1], np.float32), axis=-1, exact=True)
 
 
-# --- sizes that data decide
+# --- sizes that depend on data
 
 
 @draws("NonZero")

@@ -336,7 +336,7 @@ def attention_in_f64(d):
     return d.add("Attention", q, k, v)
 
 
-# --- few long rows, which many blocks of a GPU share
+# --- few long rows: many blocks of a GPU share each row
 
 
 @contextlib.contextmanager

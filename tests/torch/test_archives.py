@@ -188,7 +188,7 @@ def test_sizes_that_the_caller_gives():
         weft.compile(file, device="cpu", constants={"ids": np.zeros((2, 3), np.float32)})
 
 
-# ---- What is refused ----
+# ---- Refused archives ----
 
 
 def rewritten(file, change):

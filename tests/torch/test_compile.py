@@ -384,7 +384,7 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
         with torch.no_grad():
             wanted = model(q, k, v)
         torch.testing.assert_close(archive(q, k, v), wanted, rtol=1e-4, atol=1e-5)
-    # The export assumed one block of 128 keys; the formula makes keys and values equal in length.
+    # The export assumed that all keys are in one block of 128, so 200 keys are refused.
     with pytest.raises(weft.Error, match="E31[12]"):
         archive(torch.randn(2, 4, 20, 8), *(torch.randn(2, 4, 200, 8) for _ in range(2)))
 

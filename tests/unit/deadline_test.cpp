@@ -31,7 +31,7 @@ using Inputs = std::vector<Tensor>;
 
 constexpr double allowed_seconds = 0.1;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr double slowness = 20;  // factor for code that is instrumented by a sanitizer
+constexpr double slowness = 20;  // factor for code that is instrumented or not optimised
 #else
 constexpr double slowness = 1;
 #endif
