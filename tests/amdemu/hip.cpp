@@ -475,7 +475,7 @@ WEFT_HIP int hipGraphExecDestroy(void* executable) {
   });
 }
 
-// --- for tests -------------------------------------------------------------------------------------------------------
+// --- extensions for tests --------------------------------------------------------------------------------------------
 
 /// Returns the message of the last kernel that failed.
 WEFT_HIP const char* amdemuLastError() { return driver().fault_text.c_str(); }

@@ -68,7 +68,7 @@ void mad_i64_i32(Wave& w, const Instruction& i) {
   write_long_sum(w, i, sums, carries);
 }
 
-// --- choices ---------------------------------------------------------------------------------------------------------
+// --- selection -------------------------------------------------------------------------------------------------------
 
 template <class T>
 void cndmask(Wave& w, const Instruction& i) {

@@ -36,7 +36,7 @@ def family(name):
 
 
 def has_matrix_unit(chip, name):
-    """True if the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
+    """True if the chip has a matrix instruction for the product in the kernel `name` (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
     # A product of one row, whose epilogue is sigmoid here, is computed on vector units.
     if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):

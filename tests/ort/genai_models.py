@@ -312,8 +312,8 @@ def byte_letters():
 
 
 def tokenizer(vocab):
-    """Returns the contents of tokenizer.json and tokenizer_config.json: a byte-level tokenizer without merges. Ids above
-    the bytes are words of their own."""
+    """Returns the contents of tokenizer.json and tokenizer_config.json: a byte-level tokenizer without merges. Ids
+    above those of the bytes are words of their own."""
     specials = ["<unk>", "<s>", "</s>"]
     letters = byte_letters()
     words = specials + [letters[byte] for byte in range(256)]

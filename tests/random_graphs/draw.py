@@ -317,7 +317,7 @@ def widened_node(node):
     return wide
 
 
-# --- how nodes are computed
+# --- evaluation of nodes
 
 
 def judge_of(node, opset):
@@ -521,7 +521,7 @@ def noisy(arrays):
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 
-# --- facts about values
+# --- properties of values
 
 
 def is_exact(array, dtype, stored):

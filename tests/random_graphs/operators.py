@@ -200,7 +200,7 @@ def is_special(d, name):
     return d.add(name, d.float(), exact=True)
 
 
-# --- views and moves
+# --- views and copies
 
 
 @draws("Identity")

@@ -75,7 +75,7 @@ def test_pitches(tmp_path):
 
 @small
 def test_example():
-    """examples/tensorflow recognises the three notes with each of the three forms."""
+    """examples/tensorflow recognises the three notes with each of the three file formats."""
     folder = fetch.package("basic-pitch") / PITCHES
     done = subprocess.run([sys.executable, ROOT / "examples/tensorflow/pitches.py", folder.parent], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(BUILD / "python")})

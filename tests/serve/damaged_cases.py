@@ -39,7 +39,8 @@ def places(value, path=()):
 
 
 def damage_json(value, rng):
-    """Returns the JSON with one value replaced or removed, an item of a list duplicated, or a field added or replaced."""
+    """Returns the JSON with one value replaced or removed, one item of a list duplicated, or one field added or
+    replaced."""
     value = copy.deepcopy(value)
     path = rng.choice([p for p in places(value) if p])
     holder = value
@@ -113,8 +114,8 @@ def post(connection, path, body, headers):
 
 
 def test_damaged_requests_get_clean_answers(tmp_path):
-    """Answers have only statuses of the protocol, and JSON with the error if the status is not 200. A valid request works
-    afterwards."""
+    """Answers have only statuses of the protocol, and JSON with the error if the status is not 200. A valid request
+    works afterwards."""
     rng, seen = random.Random(FULL), {}
     with Server(MODEL, double(tmp_path / "double.weft"), "--max-request", "100000") as server:
         connection = http.client.HTTPConnection(server.place)

@@ -240,7 +240,7 @@ for steps, ta in [(["BiasAdd"], False), (["BiasAdd", "Relu"], True), (["BiasAdd"
                   (["BiasAdd", "GeluApproximate"], False)]:
     case("_FusedMatMul", [f(4, 3) if ta else f(3, 4), f(4, 5), [f(5)]], transpose_a=ta, fused_ops=steps)
 
-# --- selections and tensors that are given by their elements
+# --- selections of elements, and tensors that are built from elements
 corners = rng.uniform(0, 10, (12, 2))
 boxes = np.concatenate([corners, corners + rng.uniform(1, 6, (12, 2))], 1).astype(F)
 two = np.array([[0, 0, 1, 1], [0, 0, 1, 2]], F)  # boxes with an overlap of exactly 0.5

@@ -213,8 +213,9 @@ def rounded(values, wanted):
 
 def is_conditioned(got, i, sample_input, op):
     """True if result `i` is within the tolerance of the exact answer, or at most as far from it as the exact answer for
-    inputs that are rounded once more. A 16-bit input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that
-    cancel need this rule, because elsewhere one rounding moves the answer by less than the tolerances."""
+    inputs that are rounded once more. A 16-bit input is itself rounded, so such an answer counts as right (backward
+    error: Higham 2002, 1.5). Only sums that cancel need this rule, because elsewhere one rounding moves the answer by
+    less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):
         return False

@@ -36,7 +36,7 @@ Tensor numbers(std::vector<int64_t> dims, int seed) {
   return make_tensor(DType::f32, std::move(dims), values);
 }
 
-/// Makes layers of two products with relu and the operator between them, each with a residual connection.
+/// Makes layers of two products with relu and, unless null, `op` between them. Each layer has a residual connection.
 std::unique_ptr<Program> network(const CustomOperator* op = nullptr) {
   auto program = std::make_unique<Program>();
   Module& m = program->main();
