@@ -33,7 +33,7 @@ std::vector<Tensor> Served::run(std::span<const Tensor> inputs, const RunOptions
   return results;
 }
 
-/// Destroys the idle contexts, because a context waits for its queued work before it is destroyed.
+/// Destroys the idle contexts. Each destructor waits for the work that its context has queued.
 void Served::finish() const {
   std::vector<Context> idle;
   std::lock_guard lock(mutex_);

@@ -16,7 +16,7 @@ class Served {
 
   const Program& program() const { return program_; }
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) const;
-  /// Waits for all work that runs have queued on streams.
+  /// Waits for the work that finished calls of run() have queued on streams.
   void finish() const;
 
  private:

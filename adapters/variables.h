@@ -6,14 +6,14 @@
 
 namespace weft::adapters {
 
-/// Returns the nearest of `names` by edit distance.
+/// Returns the nearest of `names` by edit distance. `names` must not be empty.
 const std::string& nearest(std::string_view name, const std::vector<std::string>& names);
 
 /// Returns the MIGRAPHX_ variables that AMD documents, with the prefix.
 std::vector<std::string> migraphx_variables();
 
 /// Returns a line that names the environment variables with `prefix` that are set but have no effect; "" if there are
-/// none. These are the variables of `idle`, and unknown ones (in neither list), each with the nearest known name.
+/// none. These are the variables of `idle`, and those in neither list, each of the latter with the nearest listed name.
 std::string idle_variables(std::string_view prefix, const std::vector<std::string>& used,
                            const std::vector<std::string>& idle);
 

@@ -6,7 +6,7 @@ onnxruntime:
 - `l2`: ||y - r|| / ||r||, at most 1e-4 in f32;
 - `worst`: the largest |y - x| over the largest |x|, at most twice the `worst` of r, or the bound of the type if that is
   larger.
-A single element decides `worst`, and r may have a small error there by luck. For an answer that fails,
+A single element decides `worst`, and r may have a small error there by luck. For an answer that fails by `worst`,
 `onnxruntime_beside` therefore shows the `worst` of onnxruntime for an input that differs by half a unit in the last
 place. It is shown for comparison only and does not change the result.
 The answers of a quantised model are multiples of a quantisation step: at least 99.9 % of them must lie within one step
@@ -60,7 +60,7 @@ def worst(y, x):
 
 def judge_float(engine, y, r, x, beside):
     """Returns error figures, and whether they pass. `beside()` returns onnxruntime's answer for an input that differs
-    in the last place; it is called only for an answer that fails."""
+    in the last place; it is called only for an answer that fails by `error_worst`."""
     max_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
     figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
     allowed = max(2 * worst(r, x), bound)

@@ -2,8 +2,8 @@
 """Answers in double precision, to measure the errors of engines that compute in single precision.
 
 `run(path, feeds)` evaluates an ONNX file with onnx's own reference evaluator, with 64-bit floats in place of 32-bit
-ones. Its convolutions, poolings and resizings are loops over single elements; those that the benchmark's models need
-are reimplemented here with numpy."""
+ones. The evaluator's convolutions, poolings and resizings are slow loops over single elements. Those that the
+benchmark's models need are reimplemented here with numpy; so is quantisation, with 64-bit scales."""
 
 import itertools
 

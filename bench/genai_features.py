@@ -6,8 +6,8 @@ provider.
     python bench/genai_features.py MODEL_FOLDER                     # Weft is registered as GenAI's provider "amdgpu"
     python bench/genai_features.py MODEL_FOLDER --provider WeftExecutionProvider
 
-MODEL_FOLDER is what GenAI's model builder writes. Prints "same" or both answers for each feature. Exits with 1 if an
-answer differs; features that GenAI itself refuses for the provider do not count."""
+MODEL_FOLDER is a folder that GenAI's model builder has written. Prints "same" or both answers for each feature. Exits
+with 1 if an answer differs; features that GenAI itself refuses for the provider do not count."""
 import argparse
 import json
 import os

@@ -70,7 +70,8 @@ def command(verb, path, words, limit=120):
 
 
 def measured(path, device, precision, words, kernels):
-    """Returns the median milliseconds by the device's clock, and a text that lists the slowest kernels."""
+    """Returns {"ms": the median by the device's clock, "kernels": a text that lists the slowest kernels}, or {"error":
+    a text} if the model did not run."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         options = ["--device", device, "--precision", precision, "--on-device", "--duration", "0.5", "--json", file.name]
         text = command("perf", path, [*options, "--kernels", str(kernels), *words])

@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper
 
 SHAPES = [(4096, 4096), (4096, 14336)]
-CACHE = 200e6  # least bytes of a chain's weights: more than the caches hold
+CACHE = 200e6  # approximate bytes of a chain's weights: more than the caches hold
 
 
 def bytes_of(wide, narrow, bits, block):

@@ -77,8 +77,8 @@ def weft(database, *words):
 
 
 def imported(folder, path, arguments, candidate):
-    """Makes a tuning database in which the library takes the least time; returns the problems for which the library has
-    a candidate."""
+    """Makes a tuning database in which the library's candidate of the form `candidate` ("fused" or "alone") takes the
+    least time. Returns the problems for which the library has a candidate of any form."""
     weft(folder / "measured.db", "tune", path, *arguments, "--seconds", 60)
     weft(folder / "measured.db", "tune", "--export", folder / "t.json")
     tunings = json.loads((folder / "t.json").read_text())["tunings"]

@@ -94,7 +94,7 @@ class OnGpu(torch.nn.Module):
 
 
 def exported(name, batch):
-    """Returns a module of bench/models/networks.py, and inputs with the sizes of the model's first case."""
+    """Returns a module of bench/models/networks.py, and inputs with this batch and other sizes of its first case."""
     from networks import NETWORKS as modules
 
     network = modules[name]()

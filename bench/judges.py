@@ -2,7 +2,7 @@
 """The judges of bench/quantisation.py. A judge is a task with known right answers, which measures the quality of a
 model; its data are made here.
 
-A judge has `model` (a path), `data()` (the calibration items) and `score(run)`, which returns the percentage of right
+A judge has `model` (a path), `data()` (the calibration items) and `score(model)`, which returns the percentage of right
 answers of a compiled model, or its perplexity."""
 
 import ast
@@ -129,7 +129,7 @@ def docstrings():
 
 
 def paragraphs():
-    """Returns the paragraphs of these docstrings that are neither headings nor examples."""
+    """Returns the paragraphs of docstrings() of more than 150 characters that are neither headings nor examples."""
     texts = [" ".join(part.split()) for text in docstrings() for part in text.split("\n\n")]
     return list(dict.fromkeys(part for part in texts if len(part) > 150 and "---" not in part and ">>>" not in part))
 
@@ -178,7 +178,7 @@ class Speech:
 
 
 class Retrieval:
-    """Given the first sentence of a function's docstring, finds the rest of it among all others, and the reverse."""
+    """Search among docstrings: given a first sentence, finds the rest of the same docstring, and the reverse."""
 
     TEST = 300
 
@@ -216,7 +216,7 @@ class NextWord:
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
         few = LEARN // 6
-        # The loss of a budget is measured on `held_back`.
+        # quantisation.py measures on `held_back` whether a model's loss stays within a budget.
         self.learn, self.held_back, rest = np.split(windows, [few, few + 6])
         self.test = rest[: self.TEST]
 

@@ -18,7 +18,7 @@ CODE = (".", ":!bench/results", ":!*.md")
 
 
 def processor():
-    """Returns the processor's name, cores and vector features as Linux reports them."""
+    """Returns the processor's name, the number of cores that this process may use, and the vector features."""
     fields = {}
     for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
@@ -60,7 +60,7 @@ def load():
 
 
 def rounded(value):
-    """Rounds a number to four significant digits; no figure here is more precise."""
+    """Rounds floats, also inside dicts and lists, to four significant digits; no figure here is more precise."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -89,7 +89,7 @@ def result(what, of, values, peers=None, command=None, machine=None):
 
 
 def tell(row, path=None):
-    """Prints a row as a line of JSON, and appends it to a file."""
+    """Prints a row as a line of JSON, and appends it to the file `path`, if a path is given."""
     print(json.dumps(row), flush=True)
     keep(row, path)
 

@@ -123,8 +123,8 @@ def accuracies(race, model, sizes):
 
 
 def compare(model, sizes, threads, arguments, caches):
-    """Compares engines on one model at one size: starts all engines, alternates them, prints a table and keeps a row.
-    Returns False if the first engine's answers are too far off."""
+    """Compares engines on one model at one size: starts all engines, then measures times, or errors with --accuracy.
+    Prints the figures and keeps a row. Returns False if the errors of the first engine's answers are too large."""
     path, feeds = str(fill.cached(model)), fill.feeds(model, sizes)
     text = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     print(f"{model} {text} threads={threads}  load {load()}", flush=True)

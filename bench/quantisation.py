@@ -8,7 +8,8 @@ models on one thread.
 - text: PP-OCRv6 reads lines that are painted small and noisy; the figure is the share of characters that are right.
 - files: magika names the types of files of this machine; the figure is the share that agrees with their extensions.
 - speech: silero detects speech in noise; the figure is the share of pieces of 32 ms that are right.
-- retrieval: MiniLM finds a paragraph by its first sentence; the figure is how often the right one comes first.
+- retrieval: MiniLM finds the rest of a docstring by its first sentence, and the reverse; the figure is how often the
+  right text comes first.
 - perplexity: SmolLM2 predicts the words of scikit-image's documentation.
 - speed: processor times. WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor without AMX.
 - walk: times the commands of docs/quantisation.md, "In five minutes".
@@ -316,8 +317,8 @@ def steps_as_outputs(path):
 
 
 def bits(out):
-    """Checks that the integers of int8 models are equal bit by bit in three runs on each device, and on all devices. An emulated GPU runs
-    the small model only."""
+    """Checks that the integers of int8 models are equal bit by bit in three runs on each device, and on all devices. An
+    emulated GPU runs the small model only."""
     digits = machine.ROOT / "examples/digits/digits.onnx"
     random = [{"image": np.random.default_rng(i).random((1, 1, 8, 8), np.float32)} for i in range(8)]
     cases = [("digits", digits, random)]

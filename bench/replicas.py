@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how many rows a second the copies of a model on several devices compute behind the queue of `weft serve`,
-compared with one copy.
+"""Measures how many rows a second the copies of a model on several devices compute behind the queue of `weft serve`.
 
   python bench/replicas.py --devices gpu:0 --devices gpu:0,gpu:1 [--models resnet50,bert_base] [--rows 8] [--out results.jsonl]
   python bench/replicas.py --devices cpu --models bert_base --rows 1 --seconds 1        # a trial on the CPU
 
-The first list is what the others are compared with. Requests come from host memory, as from clients, and are joined
-into runs of up to --most rows. Several requests for each device are always pending. The lists of devices alternate
-(--rounds); the median counts. Needs the packages weft, onnx and numpy.
+Each other list of devices is compared with the first list. Requests come from host memory, as from clients, and are
+joined into runs of up to --most rows. Several requests for each device are always pending. The lists of devices
+alternate (--rounds); the median counts. Needs the packages weft, onnx and numpy.
 """
 
 import argparse

@@ -132,7 +132,7 @@ class Server:
 
 
 def request_of(name, feeds):
-    """Returns the bytes of a request, and the first bytes that a right answer has."""
+    """Returns the bytes of an HTTP request for inference, with head and body."""
     kinds = {"float32": "FP32", "int64": "INT64"}
     inputs = [{"name": n, "datatype": kinds[str(a.dtype)], "shape": a.shape, "parameters": {"binary_data_size": a.nbytes}} for n, a in feeds.items()]
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()

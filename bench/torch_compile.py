@@ -87,7 +87,7 @@ def settled(arguments):
 
 
 def first_call(name, backend, arguments):
-    """Returns the seconds from torch.compile to the first answer, without importing torch or building the model."""
+    """Returns the seconds from torch.compile to the first answer. They include importing weft.torch, not torch."""
     import torch
 
     module, inputs = ready(name, arguments)

@@ -2,7 +2,7 @@
 """One engine with one model in a process of its own, controlled over a pipe.
 
 `Worker(job, feeds)` starts the process, which loads the model, runs it once and reports how long each part took. It
-then answers `burst(seconds)` until it is closed. The child is this file run as a script.
+then answers questions such as `burst(seconds)` until it is closed. The child is this file run as a script.
 """
 
 import json
@@ -20,7 +20,7 @@ import numpy as np
 
 from engines import ENGINES, Job
 
-LOAD_LIMIT = 600  # seconds
+LOAD_LIMIT = 600  # seconds to wait for any answer; the first comes after loading
 
 
 def peak_rss():
@@ -72,7 +72,7 @@ def serve(job, feeds_path, answers):
 
 class Worker:
     """The parent's handle of the process. `start` holds the process's report of its start. A failure raises EngineError
-    with the last output of the process."""
+    with the last line that the process wrote, or with "no answer in time"."""
 
     def __init__(self, job, feeds):
         self.folder = tempfile.TemporaryDirectory(prefix="weft-bench-")

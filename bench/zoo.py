@@ -41,7 +41,8 @@ def torch_answer(name, feeds):
 
 
 def on_cpu(name, batch, arguments, caches):
-    """Returns the ratio to the better peer, or None if nothing could be compared."""
+    """Returns the ratio of processor times to the better peer, None if nothing could be compared, or infinity if the
+    first engine's answer is wrong."""
     path, feeds, sizes = str(zoo.exported(name)), {"x": zoo.inputs(name, batch).numpy()}, {"batch": batch}
     print(f"{name} batch={batch}  load {load()}", flush=True)
     race = Race(arguments.engines, lambda engine: Job(engine, path, 1, sizes), feeds, caches, cold=False)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# embed_files(OUT HEADER NAMESPACE FUNCTION ROOT FILE...): sets OUT to a source file that defines FUNCTION(), which HEADER declares. It
-# returns a table of the files, which are relative to ROOT, sorted by name. The source is made again when a file changes.
+# embed_files(OUT HEADER NAMESPACE FUNCTION ROOT FILE...): sets OUT to a source file that defines FUNCTION(), declared in HEADER. FUNCTION
+# returns a table of the files, by name relative to ROOT, in the order of names. The source is made again when a file changes.
 if(CMAKE_SCRIPT_MODE_FILE)
   string(REPLACE "|" ";" files "${FILES}")
   list(SORT files)

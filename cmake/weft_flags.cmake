@@ -40,15 +40,13 @@ if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all
                                               -O0 -gline-tables-only)
   target_link_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS})
-  # The code generator reads this macro, and instruments kernels in the same way.
-  target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE="${WEFT_SANITIZE}")
 else()
   target_compile_options(weft_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
   target_link_options(weft_flags INTERFACE -Wl,-z,defs)
 endif()
 
 # read_once(NAME FOLDER HEADER...) precompiles the standard library and these headers of FOLDER as NAME, because a build mostly parses
-# headers. use_headers(TARGET NAME) uses them. Every file still includes what it uses, because g++ builds without them.
+# headers. use_headers(TARGET NAME) uses them. Both do this for clang with Ninja only, so every file still includes what it uses.
 # Unlike target_precompile_headers(), this puts no path of the source tree into commands, so ccache works across copies of the tree.
 # HEADER must not be in the source tree, because a precompiled header holds absolute paths.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")
@@ -76,7 +74,7 @@ function(use_headers target name)
   endif()
 endfunction()
 
-# batches(LIST...): with WEFT_BATCHES, replaces the sources in each list by files that include up to 160 kB of sources of one folder.
+# batches(LIST...): with WEFT_BATCHES, replaces the sources in each list by files that include about 160 kB of sources of one folder.
 # Headers and templates are then compiled once per batch. CMake's UNITY_BUILD writes absolute paths, which would tie ccache to one tree.
 function(batches)
   foreach(list IN LISTS ARGN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The files that `cmake --install` installs: headers, libraries, the package for find_package(weft), and weft.pc.
+# Installs libweft, its headers, the package for find_package(weft), and weft.pc. Other files are installed where they are built.
 include(CMakePackageConfigHelpers)
 install(TARGETS weft EXPORT weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The unit tests and the developers' tools. They link the objects of libweft, not the library, because the library
-# exports only weft_*.
+# The unit tests and the developers' tools. They link the objects of libweft, because the library exports only weft_*.
 function(add_inner_program name)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE weft_base weft_core)

@@ -11,8 +11,8 @@ namespace weft::driver {
 /// Adds the options --rtol, --atol and --norm.
 void add_tolerance_options(CommandLine& line, Tolerance& tolerance);
 
-/// Prints one row for each compared pair of tensors. For each pair that differs, prints a line with its first bad
-/// element.
+/// The results of comparing pairs of tensors. As text: a table with a row for each pair, then a line for each pair that
+/// differs, with its first bad element or the reason.
 class DifferenceTable {
  public:
   const Difference& add(const std::string& name, const Tensor& value, const Tensor& reference,

@@ -17,7 +17,8 @@ bool is_code(const std::string& text) {
          std::all_of(text.begin() + 1, text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// Returns the row for a code in docs/errors.md: "| E143 | an axis ... | what to do |".
+/// Returns the cells of a code's row in docs/errors.md ("| E143 | an axis ... | what to do |"), one per line. Throws
+/// E202 for an unknown code.
 std::string explanation(const std::string& code) {
   std::string start = cat("| ", code, " |");
   for (std::string_view row : split(errors_text(), '\n')) {

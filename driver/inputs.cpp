@@ -52,7 +52,7 @@ class Inputs {
   }
 
  private:
-  /// Returns the index of the port called `name`; throws E310 with the nearest names.
+  /// Returns the index of the port called `name`. If there is none, throws E310 with similar names, or with all names.
   size_t find(std::string_view name) const {
     for (size_t i = 0; i < ports_.size(); ++i) {
       if (ports_[i].name == name) return i;
@@ -151,7 +151,7 @@ class Inputs {
     learn_symbols(i);
   }
 
-  /// Sets the symbols from the sizes of a given input; the sizes of filled inputs follow from them.
+  /// Stores the values that a given input's sizes give to symbols. The sizes of filled inputs are computed from these.
   void learn_symbols(size_t i) {
     const Dims& dims = port_shape(i).dims;
     for (size_t axis = 0; axis < dims.size() && axis < tensors_[i].dims.size(); ++axis) {

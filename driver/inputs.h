@@ -14,7 +14,7 @@
 namespace weft::driver {
 
 struct InputOptions {
-  std::vector<std::string> files;     ///< "x=f.npy", "f.npz", "picture.png", "input_0.pb"
+  std::vector<std::string> files;     ///< "x=f.npy", "f.npz", "picture.png", "test_data_set_0"
   std::vector<std::string> fills;     ///< "x=rand", "rand"
   std::map<std::string, int64_t> at;  ///< values for symbols that the program leaves open
   int64_t seed = 0;
@@ -27,7 +27,7 @@ void add_input_options(CommandLine& line, InputOptions& options);
 
 /// Makes a tensor for every input of the program, first from files, then by fills. Remaining inputs take their default,
 /// else random numbers, with a note. Open sizes come from --at, else from the given files, else from the usual sizes in
-/// `shapes`; else they are the least allowed. Throws E203, E212, E213 and E310.
+/// `shapes`; else they are the smallest allowed. Throws E203, E212, E213 and E310.
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
                                 std::span<const ShapeRequest> shapes = {});
 

@@ -37,7 +37,7 @@ void time_runs(Measurement& m, const MeasureOptions& options, const Run& run) {
   m.cpu_seconds = (cpu_seconds() - cpu) / static_cast<double>(m.seconds.size());
 }
 
-/// Runs with a profile, up to 20 times or for a second, and returns the times of the steps of each run.
+/// Runs with a profile until 20 runs are done or a second is over. Returns the times of the steps of each run.
 std::vector<std::vector<StepTime>> profiled_runs(Context& context, std::span<const Tensor> inputs) {
   std::vector<std::vector<StepTime>> runs;
   auto end = Clock::now() + std::chrono::seconds(1);

@@ -12,7 +12,7 @@
 /// Cuts a part out of an ONNX model: some nodes become a model whose inputs are the values that they read.
 namespace weft::driver {
 
-/// Encodes a value as ONNX's test data does (TensorProto, SequenceProto, OptionalProto, MapProto).
+/// Encodes a value as ONNX's test data does (TensorProto, SequenceProto, OptionalProto). Throws E215 for a map.
 std::string value_bytes(const Tensor& value);
 
 class ModelParts {
@@ -28,12 +28,13 @@ class ModelParts {
   std::vector<std::string> result_names(size_t count) const;
 
   /// Some nodes as a model. Weights stay weights; other values that the nodes read become inputs. Results that no node
-  /// of the part reads become outputs. `values` gives types and sizes, `open` the sizes of values that stay symbolic.
+  /// of the part reads become outputs.
   struct Part {
     std::string bytes;
     std::vector<std::string> inputs, outputs;
-    bool is_whole = true;  ///< each value that the nodes read is a weight or in `values`
+    bool is_whole = true;  ///< `values` has all results of other nodes that the part reads
   };
+  /// Returns the nodes as a model. `values` gives the types and sizes of values, `open` the sizes that stay symbolic.
   Part part(std::span<const size_t> nodes, const std::map<std::string, Tensor>& values,
             const std::map<std::string, Dims>& open) const;
 

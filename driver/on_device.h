@@ -10,12 +10,12 @@ namespace weft::driver {
 
 std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 
-/// Runs a program whose inputs and outputs are in GPU memory, so that no copies are timed. The time is the device's;
-/// for several devices, the host's.
+/// Runs a program with inputs and outputs in GPU memory, so that no copies are timed. The device's clock measures the
+/// time; for several devices, the host's clock does.
 class OnDevice {
  public:
-  /// Uploads the inputs and runs once, which computes the sizes and captures the graph. Outputs are written to the
-  /// memory of donated inputs.
+  /// Runs once from host memory, to get the sizes of the outputs. Uploads the inputs and runs again, which captures the
+  /// graph. Outputs with a donation are written to the memory of their inputs.
   OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
   /// Runs once and returns the duration in seconds.
   double timed_run();

@@ -26,8 +26,8 @@ struct PerfSettings {
 
 std::string milliseconds_text(double seconds) { return show_number(seconds * 1e3); }
 
-/// Returns where the machine code came from (compiled, cache, saved program). The times of two first runs are
-/// comparable only if this text is equal.
+/// Returns a text that says how many kernels were compiled or taken from the pack or the cache, or that the code was
+/// ready to run. First-run times of two measurements are comparable only if their texts are equal.
 std::string start_of(const CompileReport& report) {
   if (!is_cold(report)) return "warm: nothing was compiled or linked";
   return cat("cold: ", report.kernels_compiled, " kernels compiled, ", report.kernels_from_pack, " from the pack, ",
@@ -103,7 +103,7 @@ int threads_of(const ModelOptions& model) {
   return model.compile.threads > 0 ? std::min(model.compile.threads, most) : most;
 }
 
-/// Returns the member of `s` that holds the name of a file with the extension of `file`.
+/// Returns the member of `s` that stores the file name for the extension of `file`. Throws E203 for other extensions.
 std::string* file_of_kind(PerfSettings& s, std::string_view file) {
   if (file.ends_with(".json")) return &s.json;
   if (file.ends_with(".csv")) return &s.csv;

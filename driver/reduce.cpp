@@ -43,7 +43,8 @@ struct ReduceSettings {
   int64_t seconds = 120;
 };
 
-/// How a model fails: a signal, "answers differ", or an error code such as "E402". Empty if it does not fail.
+/// How a model fails: "signal 11", "it takes too long", "answers differ", or an error code such as "E402" ("no code" if
+/// the output has none). Empty if the model does not fail.
 using Failure = std::string;
 
 /// Runs `weft` with these words and its output in `log`. Returns the status of waitpid, or -1 if it took too long.
@@ -108,7 +109,7 @@ class Reduction {
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
     wanted_ = failure(nodes);
     if (wanted_.empty()) {
-      open_.clear();  // it does not fail with symbolic sizes, so fixed sizes are tried
+      open_.clear();  // the model does not fail with symbolic sizes: tries fixed sizes
       wanted_ = failure(nodes);
     }
     if (wanted_.empty())
@@ -148,8 +149,8 @@ class Reduction {
     return rest;
   }
 
-  /// Computes the inputs and the values of all nodes by the reference. If the reference cannot run all, uses as many
-  /// leading nodes as it can run.
+  /// Makes the inputs and computes the values of all nodes by the reference. If the reference cannot run the whole
+  /// model, computes only the values of the first nodes, as many as the reference can run.
   void find_values() {
     size_t known = 0, refused = parts_.node_count() + 1;
     if (try_values(refused - 1)) return;

@@ -27,7 +27,7 @@ struct RunSettings {
   bool check_numerics = false;
 };
 
-/// Parses the names of classes: JSON, or one name per line.
+/// Parses the names of classes: a JSON array of strings, or one name per line.
 std::vector<std::string> parse_labels(const std::string& text) {
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_string(); }))

@@ -17,7 +17,7 @@ Difference unequal(std::string reason) {
   return difference;
 }
 
-/// Sums over the elements of two compared tensors.
+/// Sums over the pairs of finite elements of two compared tensors. `largest` is the largest |reference|.
 struct Sums {
   double error = 0, value = 0, reference = 0, product = 0, largest = 0;
 };

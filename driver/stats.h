@@ -20,15 +20,15 @@ struct Difference {
   double norm = 0;  ///< ||y - r|| / ||r||; ||y|| when r is zero
   double max_abs = 0, max_rel = 0, rms = 0, cosine = 1;
   int64_t elements = 0;
-  int64_t mismatches = 0;  ///< elements outside the tolerance
+  int64_t mismatches = 0;  ///< elements outside the tolerance; -1 if types or sizes differ
   int64_t first_bad = -1;  ///< linear index of the first such element
   double first_value = 0, first_reference = 0;
   bool is_equal = true;  ///< within the tolerance in every respect
-  std::string reason{};  ///< why the tensors are not equal: "shapes differ: ..."
+  std::string reason{};  ///< why the tensors are not equal: "types differ: ..."
 };
 
-/// Compares element by element. NaN equals NaN, an infinity the same infinity. Whole numbers, booleans and strings must
-/// be equal unless `tolerance` sets rtol or atol.
+/// Compares element by element. NaN equals NaN, and an infinity equals the same infinity. Integers and booleans must be
+/// equal unless `tolerance` sets rtol or atol. Strings and complex numbers must always be equal.
 Difference compare(const Tensor& value, const Tensor& reference, const Tolerance& tolerance);
 
 /// Returns the coordinates of element `index` as text: "[0, 3, 17]".

@@ -39,7 +39,7 @@ std::string show_seconds(double seconds);
 std::string show_bytes(double bytes);
 /// Formats a number with `digits` significant digits: "3.42".
 std::string show_number(double value, int digits = 3);
-/// Returns a bar of `width` cells, of which `fraction` is filled.
+/// Returns a bar as long as `fraction` (0 to 1) of `width` terminal columns.
 std::string bar(double fraction, int width);
 
 /// Formats rows of cells as columns of the needed width; columns of numbers are right-aligned.

@@ -154,7 +154,7 @@ std::optional<Difference> nearest(const Observed& reference, const std::string& 
   return best;
 }
 
-/// The first step whose value is wrong; the values of all earlier steps are right.
+/// The first step with a wrong value. The compared values of all earlier steps are right.
 struct Culprit {
   size_t step = 0;
   std::string value;

@@ -15,7 +15,8 @@ struct Body {
   size_t results = 0;
 };
 
-/// Returns the model's inputs and outputs if the graph's name shows that it is a body from this provider, else nothing.
+/// Returns the names of the model's inputs and the number of its outputs if the graph's name shows that it is a body
+/// from this provider, else nothing.
 std::optional<Body> body_of(std::string_view model);
 
 }  // namespace weft::mgx

@@ -76,7 +76,7 @@ std::vector<size_t> Builder::results() const {
 migraphx_shape Builder::shape(size_t step) const {
   const Values& values = item(values_, step);
   if (values.size() != 1) return {migraphx_shape_tuple_type, {}, {}, {}};
-  Builder copy(*this);  // a port has the ranges of sizes; a type as text has not
+  Builder copy(*this);  // a port gives the range of an open size; a type as text does not
   copy.graph_.output("y", values[0]);
   return shape_of(copy.graph_.outputs()[0]);
 }

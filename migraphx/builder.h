@@ -59,7 +59,7 @@ migraphx_shape shape_of(const Port& port);
 struct migraphx_module {
   explicit migraphx_module(std::string name) : builder(std::move(name)) {}
   weft::mgx::Builder builder;
-  bool is_read = false;  ///< main module of a model that was read; nothing can be added to it
+  bool is_read = false;  ///< main module of a program that was read or is compiled; nothing can be added
 };
 
 struct migraphx_instruction {

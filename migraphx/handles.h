@@ -122,7 +122,8 @@ struct UnknownTarget : Error {
 /// Prints a warning; the same text is printed only once per process.
 void warn(const std::string& what);
 
-/// Stores and prints the message of the current exception; returns its status.
+/// Stores the message of the current exception, and prints it unless weft_migraphx_print_errors(false) was called.
+/// Returns its status.
 migraphx_status status_of_current_exception() noexcept;
 
 /// Runs `body` and turns exceptions into a status. Every function of migraphx.h calls it.
@@ -162,7 +163,7 @@ migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> le
 void check_fixed(const migraphx_shape& shape);
 /// Makes an argument that owns its memory, filled with zeros.
 migraphx_argument make_argument(migraphx_shape shape);
-/// Converts element types in both directions; throws for tuples and types that Weft lacks.
+/// Converts element types in both directions; throws for tuples and for types that the other side lacks.
 weft_dtype dtype_of(migraphx_shape_datatype_t type);
 migraphx_shape_datatype_t type_of(weft_dtype type);
 /// Returns text such as "float[1, 3, 224, 224]".
@@ -171,7 +172,7 @@ std::string name_of(migraphx_shape_datatype_t type);
 
 }  // namespace weft::mgx
 
-/// Defines the functions `destroy` and `assign`, which every handle has.
+/// Defines the functions `destroy` and `assign_to`, which every handle has.
 #define WEFT_MGX_HANDLE(name)                                                                                \
   migraphx_status migraphx_##name##_destroy(migraphx_##name##_t handle) {                                    \
     return weft::mgx::guarded([&] { delete handle; });                                                       \

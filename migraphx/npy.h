@@ -2,7 +2,8 @@
 #pragma once
 #include "migraphx/handles.h"
 
-/// Reads and writes arguments as numpy files. Types that numpy lacks (bf16, fp8) are written as raw bytes, "|V2".
+/// Reads and writes arguments as numpy files. Types that numpy lacks are written as raw bytes: bf16 as "|V2", fp8
+/// (e4m3fn) as "|V1"; other types are refused.
 namespace weft::mgx {
 
 /// Writes the file atomically. Throws E106.

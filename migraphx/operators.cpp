@@ -23,7 +23,7 @@ struct Call {
   std::span<const Values> operands;
 
   size_t count() const { return operands.size(); }
-  /// Returns operand `i`; throws if it is a tuple.
+  /// Returns operand `i`; throws if it is missing or a tuple.
   weft_value in(size_t i) const {
     if (i >= operands.size())
       refuse(name + " takes at least " + std::to_string(i + 1) + " operands, " + std::to_string(count()) +

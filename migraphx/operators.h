@@ -26,8 +26,8 @@ ValueType type_of(const Graph& graph, weft_value value);
 std::string list_of(const std::vector<std::string>& items);
 std::string list_of(const std::vector<int64_t>& items);
 
-/// Appends MIGraphX's operator `name` to the graph. Throws E218 for an unknown name, with the nearest ones; E210 for
-/// operands or attributes that do not fit.
+/// Appends MIGraphX's operator `name` to the graph. Throws E218 for an unknown name, E210 for operands or attributes
+/// that do not fit.
 Values append_operator(Graph& graph, const std::string& name, const std::string& attributes,
                        std::span<const Values> operands);
 

@@ -204,8 +204,8 @@ weft::Graph migraphx_program::graph() const {
 
 namespace {
 
-/// Returns the device for a target: for "gpu" the first GPU or, without GPUs, the CPU. If arguments are in GPU memory,
-/// the program must run on that GPU.
+/// Returns the device for a target. For "gpu" this is "auto" if arguments are in host memory. Otherwise it is the first
+/// GPU, because the program must run on the GPU that holds the arguments. Without GPUs it is the CPU.
 std::string device_for(const std::string& target, bool has_host_memory) {
   if (target != "gpu") return target;
   const char* first = weft_gpu(0);

@@ -44,7 +44,7 @@ bool is_open(const weft::Port& port) {
 }
 
 /// Returns the request for the sizes that the options give the input, else for the defaults of open sizes; "" if there
-/// is nothing to request. A scalar is {1} in MIGraphX.
+/// is nothing to request. MIGraphX gives a scalar the sizes {1}.
 std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
   auto lengths = options.lengths.find(port.name);
   bool is_scalar = port.is_tensor && port.rank == 0;
@@ -91,8 +91,8 @@ weft::Graph read_graph(Source& source, const migraphx_onnx_options& options) {
   }
 }
 
-/// Reads an ONNX model. As in MIGraphX, initialisers are never parameters, and sizes are fixed unless a range was asked
-/// for. Sizes for unknown inputs are ignored, because onnxruntime's provider passes some.
+/// Reads a model of ONNX or TensorFlow. As in MIGraphX, initialisers are never parameters, and sizes are fixed unless a
+/// range was asked for. Sizes for unknown inputs are ignored, because onnxruntime's provider passes some.
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};

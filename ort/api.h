@@ -14,7 +14,7 @@ namespace weft::ort {
 struct Api {
   const OrtApi* ort = nullptr;
   const OrtEpApi* ep = nullptr;
-  uint32_t version = 0;  ///< the lower version of headers and runtime; Weft's structs declare it
+  uint32_t version = 0;  ///< the lower of the API versions of the headers and the runtime
 };
 extern Api api;
 

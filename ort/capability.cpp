@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// Compiles the program of a part. It may be specialised for values of inputs of the whole graph. Inputs of type bool
-  /// are excepted, so that all branches are compiled and one that fails is left to the CPU provider.
+  /// Compiles the program of a part. The program may be specialised for the values of the whole graph's inputs, except
+  /// inputs of type bool. So all branches are compiled; if one fails, its node is left to the CPU provider.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {
@@ -128,8 +128,8 @@ class Search {
     if (culprits.empty()) refuse(find_culprit(part), reason);
   }
 
-  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". A node in a body has its
-  /// number within the body, so it is found by its name only.
+  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". For a named node in a body,
+  /// returns the node of the part that has this body; only the name counts then, because the number is one of the body.
   std::vector<size_t> named_nodes(const std::vector<size_t>& part, std::string_view text) const {
     std::vector<size_t> found;
     for (size_t at = text.find("node "); at != text.npos; at = text.find("node ", at + 1)) {

@@ -26,8 +26,8 @@ struct Capability {
 };
 
 /// Compiles the whole graph. If the compiler refuses a node, splits the other nodes into as few convex parts as
-/// possible and compiles these, until every part compiles. Leaves out parts of only views and casts, which are not
-/// worth a call.
+/// possible and compiles these, until every part compiles. If a node was refused, leaves out the parts that
+/// have only operators of negligible cost, such as views, casts and constants.
 Capability find_capability(const GraphView& graph, ProgramStore& programs);
 
 /// Returns the refusals as text, one line for each operator and reason: "3 x NonZero: ...".

@@ -19,11 +19,11 @@ class Memory;
 /// The memory that holds the inputs and outputs of a run (host or GPU), and the stream of the run.
 struct RunPlace {
   const Device* gpu = nullptr;            ///< null: host memory
-  bool waits_for_default_stream = false;  ///< runs wait for work on the default stream, the user's
+  bool waits_for_default_stream = false;  ///< runs wait for the user's work on the default stream
   void* stream = nullptr;                 ///< the user's stream for runs; null: runs are synchronous
 };
 
-/// A compiled part of a graph. Any number of threads may run it at once: each takes a context and gives it back.
+/// A compiled part of a graph. Any number of threads may run it at once: each run takes a context and returns it.
 ///
 /// Sizes that neither the model nor onnxruntime names become symbols. Where an operator relates two such sizes, the
 /// program is compiled for equal ones. If they differ in a run (one is 1 and broadcasts), the part is compiled again

@@ -11,7 +11,7 @@
 /// EPContext models: ONNX models with nodes that contain a compiled program, or the name of its file beside the model.
 namespace weft::ort {
 
-/// True if the node contains a program of Weft.
+/// True if the node contains a program of Weft or names its file.
 bool is_own_context(const NodeView& node);
 
 /// Loads the program of the node. Throws E160 for a file that is not beside the model. A model in memory has no path;

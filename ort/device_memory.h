@@ -23,8 +23,7 @@ class DeviceMemory {
   /// access.
   void add_to(OrtEpDevice* device) const;
   bool holds(const OrtMemoryInfo* wanted) const;
-  /// Makes an allocator; free it with `free_allocator`. GPU memory comes from `pool`, or if null, from one pool for all
-  /// sessions.
+  /// Makes an allocator; free it with `free_allocator`. GPU memory comes from `pool`, or if null, from a new pool.
   OrtAllocator* make_allocator(const OrtMemoryInfo* wanted, std::shared_ptr<Pool> pool = nullptr) const;
   const OrtMemoryInfo* info() const { return own_.get(); }
 

@@ -107,7 +107,7 @@ const DeviceMemory* Factory::memory_of(const Device& device) const {
 }
 
 /// Returns the device's entry in onnxruntime's list. A GPU is found by its vendor and its index among the vendor's
-/// GPUs, a CPU by its type. Makes an entry for a GPU that is not in the list.
+/// GPUs, a CPU by its type. Makes an entry for a GPU that is not in the list; returns null for a CPU that is not.
 const OrtHardwareDevice* Factory::hardware_of(const Device& device,
                                               std::span<const OrtHardwareDevice* const> hardware) {
   auto wanted = device.is_gpu() ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;

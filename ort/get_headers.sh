@@ -28,7 +28,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 
-# download [APT OPTION...]: downloads the package with these options of apt and unpacks it into the folder.
+# download [APT OPTION...]: downloads the package with these options of apt and unpacks it into the folder. If the
+# headers are usable, prints their folder and ends the script.
 download() {
   (cd "$work" && rm -f ./*.deb && apt-get -qq "$@" download libonnxruntime-dev) >/dev/null 2>&1 || return
   rm -rf "${folder:?}/usr"

@@ -61,7 +61,7 @@ constexpr int dtypes[] = {
     WEFT_C64, WEFT_C128,   WEFT_BF16,   WEFT_F8E4M3FN, WEFT_F8E4M3FNUZ, WEFT_F8E5M2, WEFT_F8E5M2FNUZ,
     WEFT_U4,  WEFT_I4,     WEFT_F4E2M1, WEFT_U2,       WEFT_I2,         WEFT_F8E8M0};
 
-/// Numbers in onnx.proto of onnxruntime's types from 24 on: f8e8m0, u2, i2. Lower numbers are equal in both.
+/// Numbers in onnx.proto of onnxruntime's types 24, 25 and 26: u2, i2, f8e8m0. Lower numbers are equal in both.
 constexpr int proto_types_from_24[] = {25, 26, 24};
 
 Tensor string_tensor(const OrtValue* value, std::span<const int64_t> dims) {

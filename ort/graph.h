@@ -58,7 +58,8 @@ struct GraphView {
 
 GraphView read_graph(const OrtGraph* graph);
 
-/// Reads one node as a separate graph. An If is compiled as such a graph, to decide whether Weft runs it as a whole.
+/// Reads one node as a separate graph. An If, Loop or Scan is compiled as such a graph, to decide whether Weft runs the
+/// whole node.
 GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
 
 /// Returns the graph that contains a node; null while onnxruntime examines the body of a node.

@@ -14,8 +14,8 @@
 namespace weft::ort {
 
 /// Allocates the memory of a session on its device: packed weights, working memory and, on a GPU, inputs and outputs.
-/// The memory comes from the library, the driver or the user's functions, and counts towards the session's limit. On
-/// the CPU, onnxruntime allocates inputs and outputs.
+/// It comes from the user's function, the GPU driver or operator new, and counts towards the session's limit. On the
+/// CPU, onnxruntime allocates inputs and outputs.
 class Memory {
  public:
   Memory(const Options& options, const Device& device);

@@ -19,7 +19,7 @@ struct Message {
     data += static_cast<char>(value);
     return *this;
   }
-  /// Writes a field's tag. `kind` is the wire type: 0 is a varint, 2 bytes with a length, 5 four bytes.
+  /// Writes a field's tag. `kind` is the wire type: 0 for a varint, 2 for a length and bytes, 5 for four bytes.
   Message& tag(int field, int kind) { return varint(static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(kind)); }
   Message& number(int field, int64_t value) { return tag(field, 0).varint(static_cast<uint64_t>(value)); }
   Message& text(int field, std::string_view value) { return tag(field, 2).varint(value.size()).raw(value); }

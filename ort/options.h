@@ -39,13 +39,14 @@ struct Options {
   /// Returns the user's stream. Null if there is none or if it is the driver's default stream; runs are then
   /// synchronous.
   void* stream() const { return reinterpret_cast<void*>(user_compute_stream); }
-  /// Returns all options that change the code of a program as text, which is part of the program's identity.
+  /// Returns the precision and the quantisation as text, such as "f16 int8". It is part of a program's identity.
   std::string identity() const;
 };
 
 /// Reads `given`, the options by name as the user wrote them, for a session on `device`. `variable` reads an
 /// environment variable ("" if not set); variables win over options. Throws E202 for an unknown name (with the
-/// nearest), E203 for a value that does not parse, E502 for options that contradict each other or the device.
+/// nearest), E203 for a value that does not parse, E502 for options that contradict each other, and E501 or E502 for
+/// options that contradict the device.
 Options read_options(const std::map<std::string, std::string>& given, const Device& device,
                      const std::function<std::string(const std::string&)>& variable);
 

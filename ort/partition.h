@@ -6,9 +6,9 @@
 
 namespace weft::ort {
 
-/// Groups our nodes into as few convex parts as possible. No path leaves a convex part and comes back, so the part can
-/// run as one node. Nodes are numbered in topological order; reads[i] has the nodes that make the operands of node i.
-/// Parts, and the nodes in each part, are in topological order.
+/// Groups our nodes (`is_ours`) into as few convex parts as possible. No path leaves a convex part and comes back, so
+/// the part can run as one node. Nodes are numbered in topological order; reads[i] has the nodes that make the operands
+/// of node i. Parts, and the nodes in each part, are in topological order.
 ///
 /// There are two sides, our nodes and the others. The level of a node is the greatest number of changes between sides
 /// on a path to it. A path that leaves a part comes back at least two levels higher, so our nodes of one level are

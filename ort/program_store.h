@@ -60,7 +60,7 @@ class ProgramStore {
   std::shared_ptr<Memory> memory_;  // null: the library allocates
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
   std::set<const Compiled*> loaded_;  // loaded from cache_dir, so not saved again
-  int kept_ = 0;                      // programs saved as save_compiled_path
+  int kept_ = 0;                      // number of programs saved at save_compiled_path
 };
 
 }  // namespace weft::ort

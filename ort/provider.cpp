@@ -182,7 +182,7 @@ void Provider::claim(const GraphView& graph, const std::vector<size_t>& nodes, O
   ok(api.ep->EpGraphSupportInfo_AddNodesToFuse(support, handles.data(), handles.size(), &options));
 }
 
-/// Claims Weft's EPContext nodes; returns false if there are none. A graph that has some has no other nodes for Weft.
+/// Claims Weft's EPContext nodes; returns false if there are none. A graph with such nodes has no other nodes for Weft.
 bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo* support) const {
   bool found = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -15,8 +15,8 @@ struct Quantization {
   bool is_wanted() const { return !to.empty(); }
 };
 
-/// Checks a calibration table: TensorRT's form if `is_native`, else JSON. Throws E106 if it cannot be read, E203 if it
-/// does not parse or is not JSON although it must be.
+/// Checks a calibration table, which must be JSON unless `is_native`. Throws E106 if the table cannot be read, E203 if
+/// it does not parse or is not JSON.
 void check_table(const std::string& path, bool is_native);
 
 /// Returns the bytes of the ONNX model with quantised layers; unchanged if no layer can be quantised.

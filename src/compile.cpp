@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path of a model from its file to an executable. Read this file first.
+// Compiles a model from its file to an executable. Read this file first.
 #include "compile.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@
 
 namespace weft {
 
-/// Runs all stages: passes, lowering to a plan, code generation, and makes the executable.
+/// Runs the stages after the frontend: passes, lowering to a plan, code generation, making the executable.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report) {
   check_watch();
@@ -68,9 +68,8 @@ std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> m
   return make_by_sizes(std::move(model), std::move(decisions), std::move(made), options);
 }
 
-namespace {
-
-std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read, const CompileOptions& options) {
+static std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read,
+                                                 const CompileOptions& options) {
   find_place(options);  // reports a missing device before any work
   Timer timer;
   auto model = std::make_shared<const onnx::Model>(read());
@@ -83,15 +82,14 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
 }
 
 /// Compiles a model of a framework other than ONNX; null if the file is no such model.
-std::shared_ptr<Executable> compile_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options) {
+static std::shared_ptr<Executable> compile_other(const Bytes& file, const ModelPlace& place,
+                                                 const CompileOptions& options) {
   find_place(options);
   Timer timer;
   auto program = import_other(file, place, options);
   if (!program) return nullptr;
   return compile_program(std::move(program), options, {.phase_seconds = {{"import", timer.seconds()}}});
 }
-
-}  // namespace
 
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& given, const CompileOptions& options) {
   Watch watch(options.deadline, options.stop);
@@ -147,19 +145,15 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& given, const C
   });
 }
 
-namespace {
-
-/// Imports a model for callers that need a single program. If values of inputs decide which program is compiled,
-/// imports the program for likely values.
-Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
-                       CompileOptions options) {
+/// Imports a model for callers that need a single program. If there are static inputs, imports the program for likely
+/// values.
+static Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
+                              CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};
   if (auto program = import_other(file, place, options)) return {.program = std::move(program)};
   if (!options.static_inputs) options.static_inputs = {"*"};
   return import_static(std::make_shared<const onnx::Model>(read()), options);
 }
-
-}  // namespace
 
 Imported import_any(const std::filesystem::path& given, const CompileOptions& options) {
   const std::filesystem::path path = model_file(given);

@@ -11,7 +11,7 @@
 #include "passes/pipeline.h"
 #include "runtime/executable.h"
 
-/// Model in, executable out: the whole of Weft as a few functions.
+/// The main functions of Weft: a model in, an executable out.
 ///
 ///     auto model = compile_file("model.onnx", {.device = "cpu"});
 ///     auto outputs = model->new_context()->run(inputs);
@@ -21,18 +21,18 @@ struct ProgramSource;
 
 enum class Precision : uint8_t { f32, bf16, f16 };
 
-/// The caller's knowledge of an input's sizes: each entry fixes a size or bounds it.
+/// The sizes of an input as the caller knows them: each entry fixes or bounds one size.
 struct ShapeRequest {
   std::string input;
   struct Size {
-    int64_t min = 0, max = INT64_MAX;  ///< equal: fixed
-    int64_t best = -1;                 ///< the usual one, which tools measure with; -1: none given
+    int64_t min = 0, max = INT64_MAX;  ///< equal bounds fix the size
+    int64_t best = -1;                 ///< the usual size, with which tools measure; -1: none given
   };
   std::vector<Size> sizes;
 };
 
 struct Progress {
-  std::string phase;  ///< "kernels"
+  std::string phase;  ///< such as "kernels" or "tune"
   size_t done = 0, total = 0;
 };
 
@@ -61,7 +61,7 @@ using stop = std::function<bool()>;
 using deadline = std::optional<std::chrono::steady_clock::time_point>;
 }  // namespace option
 
-/// All options of a compile: those of every interface (compile/options.def) and some of the compiler's own.
+/// All options of a compile: the options of every interface (compile/options.def) and options of the compiler itself.
 ///
 /// A device may also be a chip to compile for ("amd:gfx942"). For "ref:cpu" or "ref:amd:gfx942" the reference runs the
 /// program after that chip's passes, to check them. Several devices ("cpu,cpu") split products (passes/shard.h).
@@ -69,30 +69,30 @@ struct CompileOptions {
 #define OPTION(kind, name, initial, ...) option::kind name = initial;
 #include "compile/options.def"
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< constants as numbers, of the input's own type
-  /// The inputs of the runs that tuning measures; random ones if there is no function.
+  /// Returns the inputs of the runs that tuning measures; if there is no function, tuning makes random inputs.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
   /// GPUs: measurements choose between vendors' libraries and Weft's kernels; programs that call one cannot be saved.
   bool vendor_libraries = true;
-  VendorLibraries libraries = {};  ///< those on this machine, found by compile and tune
+  VendorLibraries libraries = {};  ///< of this machine, found by compile and tune
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
-  Chooser choose = {};             ///< among kernels that do the same work; empty: by earlier measurements
-  Ranks ranks = {};                ///< which part of a split program is compiled, set by compile_ranks
+  Chooser choose = {};             ///< chooses among kernels for the same work; empty: by stored measurements
+  Ranks ranks = {};                ///< the rank of a split program to compile, set by compile_ranks
   int64_t max_nodes = 0;      ///< most nodes with functions expanded (E153); 0: 50,000 + 16 for each node in the file
-  int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
+  int64_t max_nesting = 256;  ///< limit on graphs within graphs and functions calling functions (E152)
   bool recompile = true;      ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 
 /// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, recognised
-/// by its first bytes). For a saved program options of the stage `compiling` are refused (E502).
+/// by its first bytes). Throws E502 for a saved program with options of the stage `compiling`.
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// Compiles or loads bytes in the same way. External data is read from `options.folder`; if empty, none is allowed.
+/// Compiles or loads the bytes of a file. Reads external data from `options.folder`; if empty, none is allowed.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {});
 /// Compiles a program that is in the IR already.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
 
-/// Writes a saved program: the executable's own code (or all the code that it was loaded with), and code for each of
-/// `targets` ("cpu:x86-64-v4", "nvidia:sm_90a", "amd:all"), compiled now. E406 as for Executable::save, E501 for an
-/// unknown target. Returns the figures of these compiles.
+/// Writes a saved program: the executable's code (all chips' code if it was loaded from a file), and code for each of
+/// `targets` ("cpu:x86-64-v4", "nvidia:sm_90a", "amd:all") that is missing, compiled now. Throws E406 as
+/// Executable::save does, E501 for an unknown target. Returns the counts of kernels of these compiles.
 CompileReport save(const Executable& executable, const std::filesystem::path& path,
                    std::span<const std::string> targets, const CompileOptions& options = {});
 
@@ -105,14 +105,14 @@ struct NodeSupport {
   std::string op;    ///< "Concat", "com.microsoft:Gelu"
   std::string why;   ///< why not; empty: it runs
 };
-/// Returns whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the
-/// rules of lowering; no kernel is compiled. A node that reads a refused node is reported as unknown.
+/// Returns for each node of a model whether the device of the options supports it, by the frontend, the passes and the
+/// rules of lowering; compiles no kernel. Reports a node that reads an unsupported node as unknown.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
-/// Returns the model as the frontend gives it.
+/// Returns the program that the frontend makes from a model, before any pass.
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});
 /// Returns the program after the shared passes (`stage` empty), after the pass called `stage`, or after all passes for
-/// the device of the options ("final"). E503 if there is no such pass.
+/// the device of the options ("final"). Throws E503 if there is no such pass.
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,
                                    std::string_view stage = {});
 

@@ -3,11 +3,11 @@
 """bare_root.py FOLDER SUITE WHEEL [--mirror URL] [--out FILE]: measures how long a new user of Debian or Ubuntu needs
 for the first steps with a wheel.
 
-FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with the packages python3 and
-python3-venv and nothing else; a system that exists there is used again. In it the wheel is installed into a new
-environment, a model is compiled and run from Python and by the command, and `weft doctor` reports. Needs root,
-debootstrap and a network. Prints a row of a result file (and appends it to FILE): the wheel's size and the seconds from
-the bare system to the first answer. The wheel must be made from the checked-out commit."""
+FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with the packages
+ca-certificates, python3 and python3-venv; a system that exists there is used again. In this system the script installs
+the wheel into a new environment, compiles and runs a model from Python and by the command, and runs `weft doctor`.
+Needs root, debootstrap and a network. Prints a row of a result file (and appends it to FILE): the wheel's size and the
+seconds from the bare system to the first answer. The wheel must be made from the checked-out commit."""
 import argparse
 import shutil
 import subprocess

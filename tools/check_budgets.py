@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the size budgets of the tree: lengths of functions and files, of the CMake code and of src/ as a whole.
+"""Checks the size budgets of the tree: lengths of functions and files, and the lines of the CMake code, of the public
+headers, of src/ and of some of its parts.
 
 Tables (*.def) are excepted. `--list` prints the longest functions and files."""
 import ast
@@ -27,7 +28,7 @@ TYPE = re.compile(r"\s*(class|struct|union|enum)\b")
 
 
 def plain(text):
-    """Returns the text with comments, literals and preprocessor lines blanked out, line by line."""
+    """Returns the text without comments, preprocessor lines and the contents of literals, but with all line breaks."""
     return NOISE.sub(lambda m: "\n" * m.group().count("\n") if m.group()[0] != '"' else '""', text)
 
 

@@ -40,7 +40,7 @@ def reading_order():
 
 
 def misplaced(listed):
-    """Returns the pages that the reading order lacks or repeats; the index itself is exempt."""
+    """Yields a message for each page that the reading order lacks or repeats, and for the index if it lists itself."""
     for page in pages():
         if (count := listed.count(page)) != (page != ROOT / "docs/README.md"):
             yield f"{page.relative_to(ROOT)}: stands {count} times in docs/README.md"

@@ -5,8 +5,8 @@ writes no output.
 
 The usual build uses clang, and compiles many files together; this check compiles each file alone, so each file must
 include what it uses. It takes a fraction of the time of a build. Without --all it checks the files that the last
-commits or the working tree changed, and files that include changed headers, as many as the time allows. It also checks
-a few of the others, which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all
+commits or the working tree changed, and files that include changed headers, at most CHANGED of them. It also checks
+OTHERS other files, which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all
 the rest; `./x build gcc` compiles it. The tests of kernels are left out too, because they are written for clang.
 """
 import argparse
@@ -22,15 +22,15 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITS = 10
-CHANGED, OTHERS = 24, 8  # most files of both kinds that one call checks
+CHANGED, OTHERS = 24, 8  # largest numbers of changed and of other files that one call checks
 LEFT_OUT = ("src/codegen/", "tests/kernels/")
 CLANG_ONLY_PAIRS = ("-Xclang", "-include-pch")
 CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option", "-mllvm=")
 
 
 def compiled_by(file, build):
-    """Returns the sources that a compile command covers: those of a batch (cmake/weft_flags.cmake), or the file
-    alone."""
+    """Returns the sources that a compile command covers: those of a batch (cmake/weft_flags.cmake), none for another
+    generated file, or the file alone."""
     if build not in file.parents:
         return [file]
     is_batch = file.stem[-1].isdigit()

@@ -84,7 +84,7 @@ def problems(path):
 
 
 def namesakes():
-    """Returns test modules with equal names, which one pytest process cannot import."""
+    """Yields a message for each test module with the name of another one: one pytest process cannot import both."""
     seen = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         other = seen.setdefault(path.name, path)

@@ -29,7 +29,7 @@ def copy(path):
 
 
 def copy_linked(page):
-    """Copies files of other kinds that a page links to: sources, pictures, figures. A link to a folder becomes plain text."""
+    """Copies files of other kinds that a page links to: sources, pictures, figures. Copies no folders."""
     text = page.read_text()
     for link in set(check_docs.LINK.findall(text)):
         target = (page.parent / link.partition("#")[0]).resolve()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""log_counts.py NAME CODE SECONDS LAST COMMAND: records the outcome of one piece of `./x test --release`, and the counts of its
-tests, as rows of bench/results/counts.jsonl.
+"""log_counts.py NAME CODE SECONDS LAST COMMAND: records the outcome of one piece of `./x test --release`, and the
+counts of its tests, as rows of bench/results/counts.jsonl.
 
-LAST is the line of its output that counts the passed tests. Tests write further counts to the file that the variable
-RESULTS_FILE names (`keep_count` of tests/places.py). A row replaces the earlier row of the same piece. Nothing is
-recorded for a tree with local changes, because its figures would name a commit that does not contain them.
+LAST is the line of the piece's output that counts the passed tests. Tests write further counts to the file that the
+variable RESULTS_FILE names (`keep_count` of tests/places.py). A row replaces the earlier row of the same piece.
+Nothing is recorded for a tree with local changes, because its figures would name a commit that does not contain them.
 """
 import collections
 import json

@@ -16,8 +16,8 @@
 #include "compile/stages.h"
 #include "kernel_build/codegen_loader.h"
 #include "kernel_build/kernel_build.h"
-#include "kernel_build/kernel_pack.h"
 #include "passes/pipeline.h"
+#include "tools/write_pack.h"
 
 namespace weft {
 namespace {
@@ -40,10 +40,15 @@ class Sources {
     }
   }
 
-  void compile(std::vector<PackEntry>& pack) const {
+  const std::string& level() const { return chip_.arch; }
+
+  void compile(std::vector<PackEntry>& pack, uint32_t frame) const {
     std::vector<PackEntry> entries = build_for_pack(sources_, chip_);
     std::fprintf(stderr, "%s: %zu kernels, %zu entries\n", device_.c_str(), sources_.size(), entries.size());
-    for (PackEntry& entry : entries) pack.push_back(std::move(entry));
+    for (PackEntry& entry : entries) {
+      entry.frame = frame;
+      pack.push_back(std::move(entry));
+    }
   }
 
  private:
@@ -60,13 +65,14 @@ struct Words {
 
 void make_pack(const Words& words) {
   std::vector<PackEntry> pack;
+  std::map<std::string, uint32_t> frames;  // kernels of one level, such as x86-64-v3, are much alike
   for (const std::string& chip : words.chips) {
     Sources sources(chip);
     for (const std::string& model : words.models) {
       CompileOptions options;
       sources.add_model(model, options);
     }
-    sources.compile(pack);
+    sources.compile(pack, frames.try_emplace(sources.level(), static_cast<uint32_t>(frames.size())).first->second);
   }
   write_pack(words.file, codegen_build(), pack);
   std::printf("%s: %zu entries\n", words.file.c_str(), pack.size());

@@ -106,8 +106,8 @@ class Rounding {
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
 
-  /// Rounds results to the storage type, except f32 results of the program that no instruction reads. Rounds constants
-  /// too, because a device with open sizes does not fold them.
+  /// Rounds f16 and bf16 results to their type, and f32 results to the storage type. Keeps f32 results of the program
+  /// that no instruction reads. Rounds constants too, because a device with open sizes does not fold them.
   void round_results(const Instruction& i, std::vector<Wide>& out) {
     bool is_result = i.users.empty() && i.parent == &i.parent->program().main();
     for (Wide& x : out) {
@@ -118,7 +118,8 @@ class Rounding {
     }
   }
 
-  /// Replaces values by f(value). `unless_exact`: keeps small multiples of a power of two, whose sums are exact in f32.
+  /// Replaces values by f(value). `unless_exact`: keeps x if all values are multiples of 1/256 below 256, because their
+  /// sums are exact in f32.
   template <class F>
   static void change(Wide& x, F f, bool unless_exact = false) {
     std::vector<double> values(x.reals->begin(), x.reals->end());
@@ -128,7 +129,8 @@ class Rounding {
     x = make_wide(x.dtype, x.dims, std::move(values));
   }
 
-  /// Leaves numbers beyond the type's range unrounded: a kernel keeps such a number in f32 if it is known while compiling.
+  /// Leaves numbers beyond the type's range unrounded, because a kernel keeps such a number in f32 if it is known while
+  /// compiling.
   double rounded(DType type, double v) {
     int least = type == DType::f16 ? -14 : -126;
     double largest = type == DType::f16 ? 65504 : 0x1.fep127;
@@ -203,7 +205,7 @@ auto with_constants(const onnx::Model& model, const Tensors& inputs, F f) {
 
 struct Answers {
   Tensors right;              ///< answers of the imported program, unrounded
-  std::vector<Tensors> runs;  ///< the same with the roundings of the model's own types
+  std::vector<Tensors> runs;  ///< answers of the imported program, with rounding to the model's own types
   Tensors base;               ///< answers after the device's passes, unrounded
   std::vector<Tensors> narrow_runs;
 };
@@ -338,7 +340,7 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
 /// True if a change is so large compared with the largest element that any answer would pass.
 bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
 
-// Integers that rounding does not change must be equal.
+/// Returns the factor for the measured changes. It is 1 for integers, so integers that rounding keeps must be equal.
 double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }
 
 double f32_error(const Judged& j, double largest) {

@@ -30,7 +30,7 @@ SHOWN_LINES = 12
 
 
 def make_models(folder, graphs):
-    """Returns the models to compile, which are the same in every call."""
+    """Writes the models to compile, which are the same for every call, into the folder."""
     sys.path[:0] = [str(ROOT / "bench" / "models"), str(ROOT / "tests" / "random_graphs"), str(BUILD / "python")]
     import fill
     import graphs as random_graphs

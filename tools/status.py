@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of bench/results into the pages that show them: README.md and docs/status/*.md.
+"""Writes the figures of bench/results into the pages that show them: README.md,
+docs/quantisation.md and docs/status/*.md.
 
   tools/status.py            # writes them
   tools/status.py --check    # fails if a page is not what this would write; a part of ./x lint
 
 A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the
-rows. A row is refused if it lacks a required key or names a commit that is not in the history. In docs/status numbers
-are allowed only between such marks, so that each figure has a row as its source.
+rows. A row is refused if it lacks a required key, has an unknown key or names a commit that is not in the history.
+In docs/status numbers are allowed only between such marks, so that each figure has a row as its source.
 """
 import collections
 import json
@@ -68,7 +69,8 @@ def table(head, lines):
 
 
 def number(value):
-    """Formats a number with three significant digits and commas; strings are unchanged."""
+    """Formats integers with commas. Formats floats with no decimals from 100 on, with three digits from 10 on, else
+    with two decimals."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
@@ -83,7 +85,7 @@ def ratio(value):
 
 
 def sources(rows, page):
-    """Returns the files, trees, machines and commands from which a table was made."""
+    """Returns a list of the sources of a table: for each file its date, commit, machine and commands."""
     depth = len(page.relative_to(ROOT).parts) - 1
     found = collections.OrderedDict()
     for row in rows:
@@ -133,7 +135,8 @@ def first_sizes(row):
 
 
 def clock(row):
-    """Returns the processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
+    """Returns the time by which a row is compared: "cpu" for one thread, because other work on the machine hardly
+    changes processor time; else "wall"."""
     return "cpu" if row["of"]["threads"] == 1 else "wall"
 
 
@@ -361,7 +364,7 @@ def zoo_bf16(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """Returns a table for each machine and day of a draw of networks: each network's first and newest measurement."""
+    """Returns a table for each machine and day on which networks were drawn: their first and newest measurements."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
@@ -384,8 +387,8 @@ def fresh_of_machine(drawn, machine, networks, page):
 
 
 def tensorflow_cpu(rows, page):
-    """Makes tables that compare SavedModels with TensorFlow, and TensorFlow Lite models with LiteRT; the slowest
-    first."""
+    """Makes a table for each machine: Weft beside TensorFlow for SavedModels, and beside LiteRT for TensorFlow Lite
+    models. Rows with the greatest time relative to the peer come first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
         return "\n\nNot measured yet: `python bench/tensorflow_models.py --out FILE`.\n\n"

@@ -5,8 +5,9 @@
 usage: tools/tour.py [--check] [--bin build/release/bin]     # --check: fails if the page is not what this would write
        tools/tour.py --model FILE                            # writes the model, to repeat the commands of the page
 
-The page holds `<!-- tour: NAME -->...<!-- end -->`; the text between is the output of the function NAME below. Outputs are real but
-shortened: attributes with their usual values, hashes in names, and lines that only declare a size are left out.
+The page holds `<!-- tour: NAME -->...<!-- end -->`; the text between is the output of the function NAME below. Outputs
+are real but shortened: attributes with their usual values, hashes in names, and lines that only declare a size are left
+out.
 """
 import argparse
 import pathlib

@@ -21,7 +21,8 @@ using Ranges = std::map<std::string, Range>;
   refuse("E203", cat("calibration table '", path, "': ", what));
 }
 
-/// Appends the numbers in `value` to `numbers`: a number, nested lists, or a wrapped numpy array.
+/// Appends the numbers in `value` to `numbers`. `value` is a number, a list, a wrapped numpy array ("data") or an
+/// object with the ends of a range, such as "lowest" and "highest"; lists and objects may be nested.
 void collect(const Json& value, std::vector<double>& numbers) {
   if (value.is_number()) numbers.push_back(value.get<double>());
   if (value.is_array())

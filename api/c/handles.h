@@ -26,7 +26,7 @@ struct weft_tensor {
 };
 
 namespace weft {
-/// A port, and the strings and sizes that its weft_port points to.
+/// The strings and sizes that a port's weft_port points to, and whether the port is a static input.
 struct PortText {
   bool is_static = false;
   std::string type;

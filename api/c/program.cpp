@@ -64,7 +64,7 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
   *out = new weft_program(std::move(executable));
 }
 
-/// Returns the program; throws if a file with its constants has changed since it was compiled.
+/// Returns `executable`. Throws E106 if the mapped file of a constant in `options` has changed.
 std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::shared_ptr<Executable> executable) {
   for (const auto& [name, tensor] : options.constants) check_kept(tensor.data);
   return executable;

@@ -8,8 +8,8 @@ namespace weft {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the JSON of `weft_program_report`: device, inputs, outputs, metadata, compile phases and kernels, and all
-/// steps. Bytes of a model's names that are not UTF-8 are escaped.
+/// Returns the JSON of `weft_program_report`: device, inputs, outputs, metadata, compile phases and kernels, notes,
+/// and all steps. Bytes of a model's names that are not UTF-8 are escaped.
 Json describe(const Executable& executable);
 
 /// Returns the JSON of `weft_support`.

@@ -10,7 +10,8 @@ using namespace weft;
 
 namespace {
 
-/// Returns the caller's tensor; for an input that the caller omits, a tensor without memory.
+/// Returns the caller's tensor; for an input that the caller omits, a tensor without memory. Throws E310 if the omitted
+/// input has no default.
 Tensor input_or_nothing(const weft_tensor* given, const Port& port, size_t index) {
   if (given) return given->tensor;
   if (!port.default_value)

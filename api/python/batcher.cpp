@@ -39,7 +39,8 @@ class Leftovers {
   std::vector<Tensor> tensors_;
 };
 
-/// Returns a tensor over the same memory, which threads without the interpreter's lock may free.
+/// Returns a new tensor over the same memory. Threads without the interpreter's lock may free the new tensor. Strings
+/// and containers are returned unchanged.
 Tensor lent(const Tensor& tensor, const std::shared_ptr<Leftovers>& leftovers) {
   bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
   if (!has_bytes) return tensor;
@@ -166,8 +167,8 @@ class Queue {
     return inputs;
   }
 
-  /// Converts outputs to arrays over the same memory, because the parts of a joint run do not overlap. Only on `ref`
-  /// can an output share the memory of an input; shared memory is copied there.
+  /// Converts outputs to arrays over the same memory. This is safe because the parts of a joint run do not overlap. On
+  /// `ref`, an output may share the memory of an input, so shared memory is copied.
   nb::list arrays_of(const std::vector<Tensor>& outputs) const {
     nb::list list;
     for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));

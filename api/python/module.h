@@ -16,8 +16,8 @@ nanobind::object exception_of(const weft::Error& error);
 nanobind::object array_of(const weft::Tensor& tensor, bool is_own = false);
 weft::Program program_of(nanobind::handle model);
 
-/// A program's free contexts, grouped by the stream of their last run. A run takes a context of its own stream, because
-/// the stream already orders the two runs. Any number of threads may use it.
+/// A program's free contexts, grouped by the stream of their last run. A run takes a context that was last used on the
+/// same stream, because the stream already orders the context's runs. Any number of threads may use it.
 class Contexts {
  public:
   std::vector<weft::Tensor> run(weft::Program& program, std::span<const weft::Tensor> inputs,

@@ -13,12 +13,12 @@ using namespace nb::literals;
 
 namespace {
 
-/// The head of DLPack's table of C functions (DLPackExchangeAPI, DLPack 1.3), which torch offers from 2.11 on.
+/// The first members of DLPack's table of C functions (DLPackExchangeAPI, DLPack 1.3), which torch has from 2.11 on.
 struct ExchangeTable {
   uint32_t major, minor;
   const ExchangeTable* older;
   void *allocate, *take, *give;
-  int (*look)(void* object, nb::dlpack::dltensor* out);  ///< borrows the tensor; 0, or -1 with an exception set
+  int (*look)(void* object, nb::dlpack::dltensor* out);  ///< views the tensor; returns 0, or -1 with an exception set
   void* stream;
 };
 

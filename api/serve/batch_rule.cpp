@@ -40,7 +40,7 @@ std::vector<const Port*> required(const std::vector<Port>& ports) {
   return list;
 }
 
-/// Returns why the sizes of this port forbid joining rows; "" if they allow it.
+/// Returns why the type or the sizes of this port forbid joining rows; "" if they allow it.
 std::string obstacle(const Port& port, std::string_view batch) {
   std::string name = "'" + std::string(port.name) + "'";
   if (port.is_static) return name + " is a static input";
@@ -69,8 +69,8 @@ BatchRule rule_by_sizes(const std::vector<Port>& inputs, const std::vector<Port>
   return {.joins = true, .max_rows = first.dims[0].max};
 }
 
-/// Adds the axes whose size is the symbol `name`. Returns false if the symbol is part of a larger expression, or if an
-/// input with such an axis has a default.
+/// Adds the axes, except first axes, that have the symbol `name` as their size. Returns false if the symbol is part of
+/// a larger expression, or if an input with such an axis has a default.
 bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vector<Axis>& axes) {
   for (size_t i = 0; i < ports.size(); ++i) {
     for (size_t axis = 1; axis < ports[i].rank; ++axis) {
@@ -84,8 +84,8 @@ bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vecto
   return true;
 }
 
-/// Returns the rule with padding if an input is a mask whose length is a symbol that no expression contains; else the
-/// rule itself.
+/// Returns the rule with padding along the length of a mask. A mask is an input [rows, length] with "mask" in its name
+/// and without a default. Returns the rule unchanged if there is no mask, or if find_axes refuses its length.
 BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
   for (const Port& port : inputs) {
     bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos && !port.has_default;

@@ -10,7 +10,7 @@
 
 /// Joins several requests of one program into one run, and splits the outputs of that run:
 ///
-///     BatchRule rule = find_batch_rule(program, {});       // which sizes may differ
+///     BatchRule rule = find_batch_rule(program);           // which sizes may differ
 ///     Joiner joiner(program);
 ///     auto answers = split(rule, context.run(joiner.join(requests)), requests);
 namespace weft::serve {
@@ -20,7 +20,8 @@ struct Axis {
   size_t port = 0, axis = 0;
 };
 
-/// The rule by which requests of a program may share a run. The first axis of every input and output counts rows.
+/// The rule by which requests of a program may share a run. The first axis of every output, and of every input without
+/// a default, counts rows.
 struct BatchRule {
   bool joins = false;       ///< rows of several requests go into one run
   std::string reason = {};  ///< why rows are not joined, or sequences not padded; else ""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/gemm.h with narrow types, in CPU seconds. In products of floats, A is converted into scratch
-/// memory and B is stored in 16 or 8 bits. Products of 16-bit integers read A in place and multiply pairs or quads
-/// along k.
+/// Measures src/kernels/gemm.h with f32 and narrower types, in CPU seconds. bench() converts A into scratch memory,
+/// except with AMX, which reads A in place. integers() has 16-bit integers in A, reads them in place, and multiplies
+/// pairs or quads of them along k.
 /// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc -I. bench/kernels/gemm_types.cpp
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -53,7 +53,8 @@ std::vector<T, Aligned<T>> room(i64 count) {
   return std::vector<T, Aligned<T>>(static_cast<size_t>(count), T(1));
 }
 
-/// Measures products of integers, with an epilogue that scales the sums and stores 16 bits.
+/// Returns the rate of a product of integers, in 1e9 multiplications a second. Its epilogue scales the sums and stores
+/// 16 bits.
 template <class Mac, GemmTile tile>
 double integers(i64 m, i64 n, i64 k) {
   using Unit = typename Mac::Unit;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/depthwise.h and pool.h on layers of mobilenet_v3_large, resnext50 and resnet50. Times are CPU
-/// seconds, the best of several rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/window.cpp
+/// Measures src/kernels/depthwise.h and pool.h on layers like those of mobilenet_v3_large, resnext50, resnet50 and
+/// yolo_n. Times are CPU seconds, the best of several rounds.
+/// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/window.cpp
 #include <cstdio>
 
 #include "kernels/depthwise.h"

@@ -3,8 +3,9 @@
 
   python bench/models/check.py [NAME ...]
 
-At every size of `NAME.json`: the outputs are finite, no output is constant, and any two members of a batch differ. At
-the first sizes, and at the smallest sizes that are all above 1: every output changes when any one input changes.
+At every size of `NAME.json`: the outputs are finite, no output is constant, and the first member of a batch differs
+from every other member. At the first sizes, and at the smallest sizes that are all above 1: every output changes when
+any one input changes.
 A random network could be almost constant; a wrong kernel would then go unnoticed. Needs numpy, onnx and onnxruntime.
 """
 

@@ -5,8 +5,8 @@ onnxscript and onnxruntime; run it only to change a model (a minute each).
   python bench/models/export.py [NAME ...]
 
 Each network of `networks.py` is exported with PyTorch's own exporter, as a user would do it. Then every weight above 1
-KiB is taken out: it becomes an input of the graph, and `NAME.json` names the distribution from which `fill.py` makes it
-again.
+KiB that a distribution describes is taken out: it becomes an input of the graph, and `NAME.json` names the distribution
+from which `fill.py` makes it again.
 """
 
 import json
@@ -32,7 +32,7 @@ SEED = 1
 # TOKENS: the vocabulary of models with token ids as inputs. CASES: the sizes at which a model is measured.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
-COUNTED = 2  # the first cases of a model, which are timed and for which `gflop` is recorded
+COUNTED = 2  # number of the first cases of a model that are timed and have `gflop` recorded
 CASES = {
     "bert_base": [
         {"batch": 1, "seq": 128},
@@ -166,7 +166,8 @@ def plain_symbols(text):
 
 
 def tidy(model):
-    """Removes the exporter's notes about Python source lines, and the types of intermediate values."""
+    """Removes the exporter's notes about Python source lines, and the types of intermediate values; gives sizes plain
+    names."""
     graph = model.graph
     for part in [model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer]:
         del part.metadata_props[:]
@@ -245,8 +246,8 @@ def draw_inputs(name, network):
 
 
 def gflop(network, sizes):
-    """Returns the multiplications and additions of one run, in units of 1e9. Decomposes fused attention first, because
-    the counter skips it."""
+    """Returns the multiplications and additions of the matrix products and convolutions of one run, in units of 1e9.
+    Decomposes fused attention first, because the counter skips it."""
     inputs = []
     for key, value in network.inputs.items():
         dims = list(value.shape)
@@ -282,7 +283,7 @@ def export_network(name):
 
 
 def quantize(name, source):
-    """Quantises the model `source` to int8, with QuantizeLinear and DequantizeLinear around each operator. The recipe
+    """Quantises the model `source` to 8 bits, with QuantizeLinear and DequantizeLinear around each operator. The recipe
     derives weights and biases from those of `source`; the calibrated scales stay in the graph."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process

@@ -181,7 +181,8 @@ def cache_folder():
 
 
 def cached(name):
-    """Returns the path of the whole model in the cache folder, made if missing; its name contains a hash of the contents."""
+    """Returns the path of the whole model in the cache folder, and makes it if missing. Its name contains a hash of the
+    graph, the recipes and this script."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     parts = [HERE / f"{name}.onnx", HERE / f"{name}.json", Path(__file__)]

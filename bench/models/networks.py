@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of the benchmark in PyTorch, with the initial weights that their authors' code gives them.
+"""The networks of the benchmark in PyTorch, with the initial weights of their code, apart from a few that are noted.
 
-`NETWORKS[name]()` returns a `Network`. Only `export.py` reads this file, and only it needs torch, torchvision and
-transformers; what users run are the graphs that it wrote.
+`NETWORKS[name]()` returns a `Network`. This file needs torch, torchvision and transformers. The graphs that `export.py`
+has written do not; most scripts run these graphs.
 """
 
 import os
@@ -20,7 +20,7 @@ BATCH = "batch"
 
 
 def import_torchvision():
-    """Imports a torchvision that was built for another version of torch. Its C++ operators (such as NMS) are then
+    """Imports torchvision, also if it was built for another version of torch. Its C++ operators (such as NMS) are then
     missing; nothing here uses them, so only their names are declared. Call it before transformers is imported, which
     imports torchvision."""
     declared = []
@@ -120,7 +120,8 @@ class Bottleneck(nn.Module):
 
 
 class SplitBlock(nn.Module):
-    """Sends half of the channels through a chain of bottlenecks and concatenates the outputs of all stages."""
+    """Sends half of the channels through a chain of bottlenecks, and concatenates both halves and the outputs of all
+    bottlenecks."""
 
     def __init__(self, c_in, c_out, depth, residual):
         super().__init__()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty networks of torchvision, timm and transformers with random weights, and lists of further ones in `FRESH`.
+"""Forty networks with random weights, most from torchvision, timm and transformers, and further ones in `FRESH`.
 
-`RECIPES[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)`
-the path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
-forty is for fitting heuristics (`FITTED`); the others (`JUDGING`) test them. A list of `FRESH` is named after the day
-on which its networks were chosen (the second list of a day has a `b`). Its networks are measured once before anybody
-tunes for them; only that first measurement tests the heuristics.
+`RECIPES[name]` is a `Recipe`. `module(name)` builds the network, and `inputs(name, batch)` its inputs. `exported(name)`
+returns the path of its ONNX file, exported once with a free batch and kept in the cache of `fill.py`. Every second
+network of the forty is for fitting heuristics (`FITTED`); the others (`JUDGING`) test them. A list of `FRESH` is named after
+the day on which its networks were chosen (the second list of a day has a `b`). Its networks are measured once before
+anybody tunes for them; only that first measurement tests the heuristics.
 """
 
 import sys
@@ -40,8 +40,8 @@ def segmentation(name):
 
 
 def timm_model(name, shape=PICTURE, fused=True):
-    """Makes a network of timm. `fused=False` writes attention out as products and a softmax: the export to ONNX refuses
-    scaled_dot_product_attention on tensors of five axes."""
+    """Returns the recipe of a network of timm. `fused=False` writes attention out as products and a softmax: the export
+    to ONNX refuses scaled_dot_product_attention on tensors of five axes."""
 
     def build():
         import timm
@@ -238,7 +238,7 @@ class VolumeUNet(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """EDSR, baseline: residual blocks without norms, then two PixelShuffles to four times the size."""
+    """A network like EDSR: residual blocks without norms, then two PixelShuffles to four times the size."""
 
     def __init__(self, channels=64, blocks=8):
         super().__init__()
@@ -258,7 +258,7 @@ class SuperResolution(nn.Module):
 
 
 class StyleLayer(nn.Module):
-    """Scales the channels by a style before a convolution and normalises them after it."""
+    """Scales the channels by a style before a convolution; adds noise and normalises the channels after it."""
 
     def __init__(self, channels, out, style):
         super().__init__()

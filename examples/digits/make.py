@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a network that recognises digits, and writes all other files of this folder.
+"""Trains a network that recognises digits, and writes all other files of this folder except README.md.
 
-  python examples/digits/make.py        # needs torch, onnx, onnxruntime, scikit-learn, pillow; under a minute on one
-  core
+  python examples/digits/make.py        # needs torch, onnx, onnxruntime, scikit-learn, pillow; under a minute, one core
 
 The data are the 1,797 handwritten digits of 8x8 pixels that ship inside scikit-learn. A quarter of them, chosen by a
 fixed seed, is not used in training: it gives the accuracy and the sample pictures.
@@ -39,8 +38,8 @@ def to_input(images):
 
 
 class Network(nn.Module):
-    """Three convolutions, two poolings that halve the picture, two matrix products. GRAPH is the same network in ONNX's text
-    form."""
+    """Three convolutions, two poolings that halve the picture, two matrix products. GRAPH is the same network in ONNX's
+    text form, with a softmax at the end."""
 
     def __init__(self):
         super().__init__()
@@ -80,7 +79,8 @@ digits (float[batch, 1, 8, 8] image) => (float[batch, 10] probability) {
 
 
 def shifted(x):
-    """Moves each picture of a batch by at most one pixel, so that the network depends less on the position of a digit."""
+    """Shifts all pictures of a batch by the same random step, at most one pixel along each axis, so that the network
+    depends less on the position of a digit."""
     down, right = np.random.randint(-1, 2, 2)
     return torch.roll(x, (int(down), int(right)), (2, 3))
 
@@ -101,7 +101,8 @@ def train(net, x, y, epochs=60, batch=64):
 
 
 def to_onnx(net):
-    """Returns GRAPH with the trained weights, and with metadata: how to convert a picture to the input, and the names of the classes."""
+    """Returns GRAPH with the trained weights, and with metadata: how to convert a picture to the input, and the names
+    of the classes."""
     model = onnx.parser.parse_model(GRAPH)
     for name, weight in net.state_dict().items():
         if not name.endswith("num_batches_tracked"):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small language model and writes it to `text.onnx` beside this script.
 
-  python examples/text/make.py          # needs torch, onnx, onnxruntime; some two minutes of one core
+  python examples/text/make.py          # needs torch, onnx, onnxruntime; about two minutes on one core
 
-It is trained on this project's own text: every Markdown page that git tracks, then the comments of every C++ file, in
-order of path. One in twenty blocks of 256 bytes, chosen by a fixed seed, is not used in training; the model is measured on
-these blocks.
+The training text is this project's own text: every Markdown page that git tracks, then the comments of every C++ file,
+in order of path. One in twenty blocks of 256 bytes, chosen by a fixed seed, is not used in training; the model is
+measured on these blocks.
 """
 
 import math

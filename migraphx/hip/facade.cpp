@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A substitute for AMD's HIP runtime on machines without AMD's driver. It has the functions for memory, streams and
-// events, over the host's own memory. It runs no kernels and exports no other functions. It is in its own folder,
-// which a program searches only if it is set up as docs/migraphx.md says.
+// A substitute for AMD's HIP runtime on machines without AMD's driver. It has the functions for the device, errors,
+// memory, streams and events, over the host's own memory. It runs no kernels and exports no other functions of HIP. It
+// is in its own folder, which a program searches only if it is set up as docs/migraphx.md says.
 //
 // Each call is complete when it returns, so the order of a stream is kept and every event has occurred.
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Block {
   bool is_host = false;  ///< allocated by hipHostMalloc
 };
 
-/// All allocated blocks. A wrong address is found here, so it causes an error, not a crash.
+/// All allocated blocks. Freeing an address that is not the start of a block is an error, not a crash.
 class Memory {
  public:
   Error take(void** out, size_t bytes, bool is_host) {
@@ -229,7 +229,8 @@ HIP_API int hipMemGetInfo(size_t* free_bytes, size_t* total) {
   *free_bytes = pages > 0 && size > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(size) : *total;
   return success;
 }
-/// Writes a hipPointerAttribute_t: kind (1 host, 2 device), device, the address for both, whether it is managed, flags.
+/// Writes a hipPointerAttribute_t: the kind of memory (1 host, 2 device), the device's number, the address on the
+/// device and on the host (equal here), whether the memory is managed, and flags.
 HIP_API int hipPointerGetAttributes(void* attributes, const void* address) {
   struct Attributes {
     int kind, device;

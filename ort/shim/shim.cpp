@@ -5,8 +5,9 @@
 //
 //   OrtSessionOptionsAppendExecutionProvider_MIGraphX(options, device_id), _ROCM and _ROCm
 //   OrtApi: SessionOptionsAppendExecutionProvider_MIGraphX and _ROCM with their option structs,
-//           Create-, Update-, Release- and GetROCMProviderOptionsAsString, CreateArenaCfg and CreateArenaCfgV2,
-//           SessionOptionsAppendExecutionProvider by the names of either provider
+//           CreateROCMProviderOptions, UpdateROCMProviderOptions, ReleaseROCMProviderOptions,
+//           GetROCMProviderOptionsAsString, CreateArenaCfg, CreateArenaCfgV2, ReleaseArenaCfg,
+//           SessionOptionsAppendExecutionProvider with any name of Weft's provider
 //
 // OrtGetApiBase returns a copy of onnxruntime's function table in which the entries of OrtApi are replaced.
 #include <dlfcn.h>
@@ -210,8 +211,8 @@ const T& given(const T* options) {
   return *options;
 }
 
-/// Returns the options of the struct that differ from the defaults. Defaults are left out, because the provider prints
-/// notes about options that have no effect.
+/// Returns device_id, and the other options of the struct that differ from their defaults. Defaults are left out,
+/// because the provider prints notes about options that have no effect.
 Options of_struct(const OrtMIGraphXProviderOptions& o) {
   Options options{{"device_id", std::to_string(o.device_id)}};
   if (o.migraphx_fp16_enable) options["migraphx_fp16_enable"] = "1";

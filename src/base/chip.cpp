@@ -26,7 +26,7 @@ enum State : uint8_t { any, ymm, zmm, tile };  // register files that the operat
 
 constexpr int extra = 5;  // level of the features beyond x86-64-v4
 
-/// How cpuid reports a feature, and the x86-64 level that implies it.
+/// A row of FEATURE in cpu_features.def: the CPUID bit of a feature, and the x86-64 level that implies the feature.
 struct Feature {
   const char* name;
   uint32_t leaf, subleaf;
@@ -69,7 +69,7 @@ int level_of(std::string_view arch) {
                .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, gfx942, sm_90a"});
 }
 
-/// Parses an x86-64 level and further features: "x86-64-v4+avx512vnni".
+/// Returns the chip for an x86-64 level and further features: "x86-64-v4+avx512vnni".
 Chip chip_with_features(const std::string& name, size_t plus) {
   Chip chip{.arch = name.substr(0, plus)};
   if (level_of(chip.arch) == 0) refuse(name, "is of no known family");
@@ -96,7 +96,7 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
 
 bool bit(uint32_t word, int position) { return word >> position & 1; }
 
-/// Returns the register files that the operating system saves (XCR0); zero without OSXSAVE.
+/// Returns the bit mask of the register files that the operating system saves (XCR0); zero without OSXSAVE.
 uint64_t saved_state() {
   if (!bit(cpuid(1, 0).value[ecx], 27)) return 0;
   uint32_t low, high;
@@ -191,7 +191,7 @@ Chip ask_host() {
 
 #elif defined(__aarch64__)
 
-/// Returns the processor's features as the operating system reports them, sorted by name.
+/// Returns those features that Weft knows and the operating system reports, sorted by name.
 std::string host_features() {
   const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
   std::string text;

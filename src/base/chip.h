@@ -17,15 +17,15 @@ struct Chip {
   bool operator==(const Chip&) const = default;
 };
 
-/// Returns the processor of this machine, found by cpuid, with the features that chip and operating system both have.
-/// WEFT_CPU lowers it to a plain x86-64 level; E204 if the machine lacks that level.
+/// Returns the processor of this machine with the features that the processor and the operating system both support.
+/// WEFT_CPU selects a plain x86-64 level or plain aarch64 instead; throws E204 if the machine cannot run its code.
 const Chip& host_chip();
 
-/// Returns a chip by the name that people use: "x86-64-v3", "x86-64-v4+avx512vnni", "host", "gfx942", "sm_90a". Throws
-/// E204 on a name that is not known.
+/// Returns the chip with this name: "x86-64-v3", "x86-64-v4+avx512vnni", "aarch64", "host", "gfx942", "sm_90a". Throws
+/// E204 for an unknown name.
 Chip chip_named(const std::string& name);
 
-/// Returns one line for messages and cache keys: "x86-64-v3 +avxvnni,+gfni".
+/// Returns the chip as one line for messages and cache keys: "x86-64-v3 +avxvnni,+gfni".
 std::string to_string(const Chip& chip);
 
 /// True when `chip` lists the feature ("avx512bf16") or its x86-64 level implies it.
@@ -34,8 +34,8 @@ bool has_feature(const Chip& chip, const std::string& feature);
 /// True when the CPU `machine` has every feature that code for the CPU `code` uses; other chips must be equal.
 bool runs_code_for(const Chip& machine, const Chip& code);
 
-/// Returns the number of CPU features that code for this chip uses. If this machine can run code for several chips,
-/// Weft prefers the chip with the greatest number.
+/// Returns a number that grows with the x86-64 level of a CPU and, within a level, with the count of further features.
+/// If this machine can run code for several chips, Weft prefers the chip with the greatest number.
 int reach(const Chip& chip);
 
 }  // namespace weft

@@ -44,7 +44,7 @@ struct GpuFamily {
   int hip_units = 1;    ///< compute units that HIP counts as one (a work group processor)
   int f64_lanes = 8;    ///< f64 columns that an epilogue computes at once; more would leave only two waves per SIMD
   int short_rows = 8;   ///< 16-bit query rows that the kernel attention_few keeps in registers
-  int wide_rows = 8;    ///< query rows of wider types that it keeps there
+  int wide_rows = 8;    ///< query rows of wider types that attention_few keeps in registers
   int short_keys = 64;  ///< 16-bit keys that attention loads at a time; more would spill registers
 };
 
@@ -58,14 +58,14 @@ struct GpuModel : GpuFamily {
 bool is_float8(DType type);
 /// True if the chip's matrix unit multiplies this 8-bit float.
 bool multiplies_float8(const GpuModel& gpu, DType type);
-/// Throws E204 for a chip that the compiler does not know; the error lists the known chips of its family.
+/// Returns the model with this name. Throws E204 for an unknown one; the error lists the known chips of the vendor.
 const GpuModel& gpu_model(std::string_view arch);
-/// Returns the chip of an NVIDIA device with this compute capability (90 is 9.0), as the architecture-specific form
-/// (sm_90a) if there is one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
+/// Returns the chip of an NVIDIA device with this compute capability (90 is 9.0), in the architecture-specific form
+/// (sm_90a) if there is one. A device newer than all known chips gets the newest. Throws E204 for an older unknown one.
 Chip nvidia_chip(int capability);
 /// Returns the chips of a vendor that tests cover: "cpu:x86-64-v3", "cpu:x86-64-v4" ...
 std::vector<std::string> tested_chips(std::string_view vendor);
-/// Returns the macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
+/// Returns the macros, such as "WEFT_WARP_GROUPS=1", from which GPU kernels know the chip's features; none for a CPU.
 std::vector<std::string> kernel_macros(const Chip& chip);
 
 /// True if the CPU has an instruction for products of this type with f32 sums; otherwise kernels convert values to f32.
@@ -75,11 +75,11 @@ bool multiplies_bytes(const Chip& chip);
 /// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
-/// Returns the chip that kernels are compiled for. For a CPU, keeps the level and the features that lowering or a
-/// kernel header tests, and drops the model to tune for. The code runs on `chip` and gives the same results.
+/// Returns the chip that kernels are compiled for. For an x86 CPU, keeps the level and the features that lowering or a
+/// kernel header tests, and drops the model to tune for. Other chips stay as they are.
 Chip plain_chip(const Chip& chip);
 
-/// Returns the name by which chip_named finds this chip, without the CPU model to tune for.
+/// Returns the chip's name for chip_named (which refuses aarch64 with features), without the CPU model to tune for.
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

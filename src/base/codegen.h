@@ -9,8 +9,8 @@
 #include "base/chip.h"
 #include "base/file.h"
 
-/// The interface between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Only data crosses it:
-/// no exception leaves the library, and a crash inside LLVM becomes a result with diagnostics.
+/// The interface between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). No exception leaves the
+/// library, and a crash inside LLVM becomes a result with diagnostics.
 namespace weft {
 
 enum class Sanitizer : uint8_t { none, address, thread };
@@ -39,7 +39,7 @@ constexpr Sanitizer build_sanitizer() {
 struct KernelSource {
   std::string name{};    ///< for messages, and the stem of the file that diagnostics name
   std::string code{};    ///< C++20 without standard headers; entries are extern "C"
-  int work_group = 256;  ///< GPU: threads of a work group, exactly; becomes part of the code
+  int work_group = 256;  ///< GPU: the exact number of threads of a work group, fixed at compile time
   int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
   bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; Weft's kernels use vectors already
   bool checked = false;    ///< defines WEFT_CHECKED: bounds, races, unwritten bytes
@@ -56,7 +56,7 @@ struct ResourceUse {
   int vgpr_spills = 0, sgpr_spills = 0;
   int lds_bytes = 0;      ///< static shared memory of a work group
   int scratch_bytes = 0;  ///< private memory of a lane
-  int work_group = 0;     ///< largest work group it may be launched with
+  int work_group = 0;     ///< largest work group for a launch of the kernel
   int wave = 0;           ///< lanes of a wave: 32 or 64
   int kernarg_bytes = 0;
 };
@@ -66,27 +66,27 @@ struct CompileTimes {
   double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
 };
 
-/// The result of a compile or a link. After a compile, `bytes` holds a relocatable ELF object (x86, AMD) or PTX text
-/// (NVIDIA). After a link it holds a shared object (x86), or one code object of version 5 (for hipModuleLoadData) for
-/// each input at multiples of 64 bytes (AMD), or PTX texts (NVIDIA).
+/// The result of a compile or a link. After a compile, `bytes` holds a relocatable ELF object (CPU, AMD) or PTX text
+/// (NVIDIA). After a link, `bytes` holds a shared object (CPU); or the PTX texts (NVIDIA); or one code object per input
+/// (version 5, for hipModuleLoadData), each at an offset that is a multiple of 64 bytes (AMD).
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok
-  std::string diagnostics{};           ///< the reasons of a failure, or warnings; several lines in clang's form
+  std::string diagnostics{};           ///< the reasons of a failure, or warnings: lines in clang's format
   std::vector<ResourceUse> kernels{};  ///< AMD only
   CompileTimes times{};
 };
 
-/// A cache of parsed kernel headers that several processes share. A key names the options of the parse. Thread-safe.
+/// A cache of parsed kernel headers that several processes share. `name` is a key made from the options of the parse.
 class HeaderStore {
  public:
   virtual ~HeaderStore() = default;
-  /// Returns the headers that the same build of the code generator stored under this name with `put`; empty if none.
+  /// Returns the headers that the same build of the code generator stored under `name` with `put`; empty if none.
   virtual Bytes get(std::string_view name) noexcept = 0;
   virtual void put(std::string_view name, Bytes headers) noexcept = 0;
 };
 
-/// The code generator. Any method may be called from several threads at once; only calls of `link` wait for each other.
+/// The code generator. All methods are thread-safe; concurrent calls of `link` run one after another.
 class Codegen {
  public:
   virtual ~Codegen() = default;
@@ -95,7 +95,7 @@ class Codegen {
   /// together for this chip, the diagnostics say why, and each kernel parses its own headers.
   virtual CodegenResult compile(const KernelSource& source, const Chip& chip,
                                 HeaderStore* store = nullptr) noexcept = 0;
-  /// Links results of `compile` into one loadable image. An x86 image exports only the symbols in `exported` (if empty:
+  /// Links results of `compile` into one loadable image. A CPU image exports only the symbols in `exported` (if empty:
   /// all entries). An NVIDIA image is the PTX modules in order, each ended by a zero byte.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                              std::span<const std::string> exported) noexcept = 0;
@@ -103,6 +103,10 @@ class Codegen {
   virtual std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept = 0;
   /// Returns the resource use of each kernel of an AMD object or image; empty for other chips.
   virtual std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept = 0;
+  /// Compresses data with zstd at its highest level, which takes seconds for a few megabytes.
+  virtual std::vector<std::byte> compress(std::span<const std::byte> data) noexcept = 0;
+  /// Reverses `compress`. Returns false if `data` is damaged or `out` does not have the size of the original data.
+  virtual bool decompress(std::span<const std::byte> data, std::span<std::byte> out) noexcept = 0;
   /// Returns LLVM's version and a hash of the embedded kernel headers, which are part of every cache key.
   virtual std::string_view identity() const noexcept = 0;
 };

@@ -15,8 +15,8 @@ void note_bytes_of_items(Tensor& container, int64_t bytes);
 /// Returns the bytes that this value adds to a container that holds it.
 int64_t bytes_as_item(const Tensor& value);
 
-/// Inserts `item` before index `at`, or erases the item there. If no other container shares the list of items, it is
-/// changed in place, otherwise copied.
+/// insert_item inserts `item` before index `at`; erase_item erases item `at`. Both change the list of items in place if
+/// no other container shares the list, and otherwise copy it.
 void insert_item(Tensor& container, int64_t at, Tensor item);
 void erase_item(Tensor& container, int64_t at);
 

@@ -16,7 +16,7 @@ namespace weft {
 
 struct Candidate {
   std::string name;                ///< identifies the candidate; the key of its measurements
-  double estimate = 0;             ///< by the cost model, in any unit that all candidates of a decision share
+  double estimate = 0;             ///< cost by the cost model, in a unit that all candidates of a decision share
   bool needs_measurement = false;  ///< chosen only if measured to be the fastest: the cost model does not cover it
 };
 

@@ -26,8 +26,8 @@ struct Interval {
 
 }  // namespace
 
-/// A factor that cannot be split further. Atoms are ordered and compared by `key`, their canonical text. The range is
-/// computed once and kept: atoms contain atoms, and recomputing the ranges at each use would take 2^depth steps.
+/// A factor that cannot be split further: a symbol or floordiv, min or max of `a` and `b`. Atoms are compared by `key`,
+/// their canonical text. `range` is stored because atoms nest: recomputing it at each use would take 2^depth steps.
 struct DimAtom {
   AtomKind kind;
   Symbol symbol;
@@ -37,7 +37,7 @@ struct DimAtom {
 };
 using Atom = std::shared_ptr<const DimAtom>;
 
-/// coefficient * factors[0] * factors[1] ...; at least one factor, sorted by key.
+/// coefficient * factors[0] * factors[1] ..., with the factors sorted by key. A term of a Dim has at least one factor.
 struct DimTerm {
   int64_t coefficient;
   std::vector<Atom> factors;
@@ -45,7 +45,7 @@ struct DimTerm {
 };
 
 struct DimTerms {
-  std::vector<DimTerm> terms;  // sorted by key, no zero coefficients
+  std::vector<DimTerm> terms;  // in the order of `leads`, with different keys and no zero coefficients
 };
 
 namespace {
@@ -194,7 +194,7 @@ struct DimAlgebra {
     return make(multiply(a.constant_, factor), std::move(scaled));
   }
 
-  /// Replaces b * floordiv(a, b) by a if b divides a.
+  /// Replaces b * floordiv(a, b) by a if the constant b divides a.
   static Dim restore_exact(const Dim& sum) {
     for (const DimTerm& term : terms(sum)) {
       for (size_t i = 0; i < term.factors.size(); ++i) {
@@ -215,7 +215,7 @@ struct DimAlgebra {
     return b != 0 && (b != -1 || a != std::numeric_limits<int64_t>::min()) && a % b == 0;
   }
 
-  /// Returns numerator / denominator of single terms if the factors cancel.
+  /// Returns numerator / denominator if the quotient is a term with an integer coefficient.
   static std::optional<DimTerm> divide_terms(const DimTerm& numerator, const DimTerm& denominator) {
     if (!divides(denominator.coefficient, numerator.coefficient)) return std::nullopt;
     DimTerm quotient{numerator.coefficient / denominator.coefficient, numerator.factors, {}};
@@ -267,7 +267,7 @@ struct DimAlgebra {
   }
 
   /// Splits `a` into the terms that are multiples of the divisor for all values of their symbols, and the rest. Returns
-  /// the sum of the former, divided by the divisor, and the sum of the rest.
+  /// the sum of these terms divided by the divisor, and the rest. If `a` is a single term, all of `a` is the rest.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -329,19 +329,15 @@ struct DimAlgebra {
   }
 };
 
-namespace {
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '$' || c == ':'; }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '$' || c == ':'; }
-
-std::string escaped(char c) {
+static std::string escaped(char c) {
   constexpr const char* digits = "0123456789abcdef";
   auto byte = static_cast<unsigned char>(c);
   return {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
 }
-
-}  // namespace
 
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
@@ -509,8 +505,8 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True if `dim` is >= 0 after one operand replaces a maximum, or a subtracted minimum. The replacement never raises
-/// it.
+/// True if `dim` is proved to be >= 0 by replacing one term max(a, b) by a or b, or one term -min(a, b) by -a or -b.
+/// This is valid because the replacement never increases `dim`.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;
@@ -576,7 +572,7 @@ bool all_constant(const Dims& dims) { return std::ranges::all_of(dims, &Dim::is_
 
 namespace {
 
-/// Recursive descent over `sum := term (+|- term)*`, `term := factor (*|/ factor)*`; depth is bounded.
+/// A recursive-descent parser for `sum := term (+|- term)*`, `term := factor (*|/ factor)*`, with a limit on the depth.
 class DimParser {
  public:
   DimParser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)

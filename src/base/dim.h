@@ -15,9 +15,9 @@
 ///     known_equal(rows / 128, batch)               // true: proved
 ///     rows.evaluate([](auto&) { return 3; })       // 384
 ///
-/// Expressions are kept in a canonical form, a polynomial with integer coefficients over atoms (symbols, floordiv, min,
-/// max), so that equal sums compare equal however they were built. `mod` and `ceildiv` are written with floordiv. What
-/// cannot be proved counts as unknown.
+/// Expressions are stored in a canonical form, so that equal sums compare equal however they were built: a polynomial
+/// with integer coefficients over atoms (symbols, floordiv, min, max). `mod` and `ceildiv` are written with floordiv.
+/// The functions known_... return false for a relation that cannot be proved.
 namespace weft {
 
 struct Symbol {
@@ -38,22 +38,22 @@ class Dim {
   bool is_constant() const { return terms_ == nullptr; }
   /// Returns the number if the size is constant.
   std::optional<int64_t> constant() const;
-  /// Returns the number; an internal error if the size is not constant.
+  /// Returns the number; throws an internal error if the size is not constant.
   int64_t value() const;
   /// Returns the symbol if the expression is a single symbol, otherwise null.
   const Symbol* as_symbol() const;
 
-  /// Evaluates the expression; `value_of` gives each symbol's number. E146 on overflow, E311 on a division by zero.
+  /// Returns the value, with each symbol's value from `value_of`. Throws E146 on overflow, E311 on a division by zero.
   int64_t evaluate(const std::function<int64_t(const Symbol&)>& value_of) const;
-  /// Replaces every symbol `s` by `replace(s)`.
+  /// Returns the size with every symbol `s` replaced by `replace(s)`.
   Dim substitute(const std::function<Dim(const Symbol&)>& replace) const;
-  /// Calls `visit` for each symbol inside (with repetitions).
+  /// Calls `visit` for each occurrence of a symbol.
   void visit_symbols(const std::function<void(const Symbol&)>& visit) const;
 
-  /// Bounds that hold for every allowed value of the symbols; INT64_MIN / INT64_MAX where none is known.
+  /// Return bounds that hold for every allowed value of the symbols; INT64_MIN or INT64_MAX if no bound is known.
   int64_t lower_bound() const;
   int64_t upper_bound() const;
-  /// True when every value is a multiple of `divisor`.
+  /// True if every value is proved to be a multiple of `divisor`.
   bool is_multiple_of(int64_t divisor) const;
 
   /// True if both have the same canonical form. known_equal also proves other expressions equal.
@@ -92,8 +92,8 @@ bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
 bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
-/// Returns a symbol's name as a program's text writes it: quoted and escaped unless it has only letters, digits and
-/// "_.$:". symbol_name does the reverse.
+/// Returns a symbol's name as it is written in a program's text: quoted and escaped unless it has only letters, digits
+/// and "_.$:". symbol_name does the reverse.
 std::string symbol_text(std::string_view name);
 std::string symbol_name(std::string_view text);
 
@@ -106,8 +106,8 @@ Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view
 /// Throws E151: a tensor of this rank has no dimension with that number.
 [[noreturn]] void no_such_dimension(int64_t index, size_t rank);
 
-/// Sizes of a tensor, outermost first. operator[] checks the index, because a model may name a dimension that does not
-/// exist: this is an error of the model (E151).
+/// Sizes of a tensor, outermost first. operator[] checks the index and throws E151 if it is outside, because a model
+/// may name a dimension that does not exist.
 class Dims : public std::vector<Dim> {
  public:
   using std::vector<Dim>::vector;

@@ -12,7 +12,7 @@ namespace weft {
 struct DimFactor {
   const Symbol* symbol = nullptr;  ///< lives as long as the size
   std::string_view function = {};  ///< without a symbol: "floordiv", "min" or "max"
-  Dim a = 0, b = 0;                ///< its operands
+  Dim a = 0, b = 0;                ///< the function's operands
 };
 
 /// coefficient * factors[0] * factors[1] ...

@@ -2,9 +2,8 @@
 #include "base/error.h"
 
 namespace weft {
-namespace {
 
-std::string format(const ErrorInfo& e) {
+static std::string format(const ErrorInfo& e) {
   std::string text = e.code.empty() ? cat("error: ", e.what) : cat("error[", e.code, "]: ", e.what);
   if (!e.where.empty()) text += cat("\n --> ", e.where);
   if (!e.why.empty()) text += cat("\n   ", e.why);
@@ -12,22 +11,20 @@ std::string format(const ErrorInfo& e) {
   return text;
 }
 
-/// Truncates a text to about `most` bytes for messages, because names in a model may be megabytes long.
-void shorten(std::string& text, size_t most) {
+/// Truncates a text to at most `most` bytes and "...", because names in a model may be megabytes long.
+static void shorten(std::string& text, size_t most) {
   if (text.size() <= most) return;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // do not cut a UTF-8 character
   text.resize(most);
   text += "...";
 }
 
-ErrorInfo shortened(ErrorInfo info) {
+static ErrorInfo shortened(ErrorInfo info) {
   constexpr size_t most = 4'000, max_problems = 20'000;  // in bytes; `why` may list many problems
   for (std::string* text : {&info.what, &info.where, &info.hint}) shorten(*text, most);
   shorten(info.why, max_problems);
   return info;
 }
-
-}  // namespace
 
 Error::Error(ErrorInfo info) : info_(shortened(std::move(info))), text_(format(info_)) {}
 

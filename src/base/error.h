@@ -17,8 +17,8 @@ enum class ErrorKind : uint8_t {
   internal = 70,    ///< a bug of Weft
 };
 
-/// The parts of an error. `code` is stable (docs/errors.md); `what` states the fault with the expected and found
-/// values; `where` names file, node and output; `why` lists shapes; `hint` is the remedy. Empty parts are not printed.
+/// The parts of an error; empty ones are not printed. `code` is stable (docs/errors.md); `what` states the fault with
+/// expected and found values; `where` names file, node and output; `why` lists details; `hint` suggests a remedy.
 struct ErrorInfo {
   ErrorKind kind = ErrorKind::internal;
   std::string code = {};

@@ -29,7 +29,7 @@ std::string near_files(const std::filesystem::path& path) {
   return printable(nearest_names(path.filename().string(), names));
 }
 
-/// Returns a name that no other thread or process uses.
+/// Returns a name in the folder of `path` that no other thread or process uses.
 std::string temporary_path(const std::filesystem::path& path) {
   static std::atomic<uint64_t> count = 0;
   timespec now{};
@@ -44,8 +44,8 @@ struct NewFile {
 
 std::string name_of_descriptor(int fd) { return cat("/proc/self/fd/", fd); }
 
-/// Opens a file that gets its name when it is complete (O_TMPFILE, if the file system has it), so that a killed writer
-/// leaves nothing behind.
+/// Opens a file without a name (O_TMPFILE), so that a killed writer leaves nothing behind. If the file system does not
+/// support this, creates the file `temporary`.
 NewFile open_new(const std::filesystem::path& path, const std::string& temporary) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   Descriptor nameless(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
@@ -59,7 +59,7 @@ bool give_name(int fd, const std::string& name) {
   return ::linkat(AT_FDCWD, name_of_descriptor(fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-/// True for a device or pipe, which is written to and never replaced by a new file.
+/// True for a device or pipe, which must be written to directly and not be replaced by a new file.
 bool is_special(const std::filesystem::path& path) {
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);

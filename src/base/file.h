@@ -26,7 +26,7 @@ class Bytes {
   size_t size() const { return data_.size(); }
   bool empty() const { return data_.empty(); }
   operator std::span<const std::byte>() const { return data_; }
-  /// Returns `length` bytes from `offset`; both must lie inside.
+  /// Returns `length` bytes from `offset`, all of which must exist.
   Bytes part(size_t offset, size_t length) const { return {data_.subspan(offset, length), owner_}; }
   /// Drops whole pages of a mapped file from memory (a later read loads them again). Does nothing for other bytes.
   void drop_pages() const;
@@ -59,8 +59,8 @@ Bytes map_descriptor(int fd, const std::string& name);
 
 /// Writes all of `data`. Returns false, with errno set, if the system refuses.
 bool write_all(int fd, std::span<const std::byte> data);
-/// Writes a file atomically: into a temporary without a name, which is flushed, named and renamed over `path`. A device
-/// or pipe is written to directly. Throws E106.
+/// Writes a file atomically: writes and flushes a temporary file, then renames it to `path`. Writes to a device or pipe
+/// directly. Throws E106.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
 /// Writes pieces of data, one after another, into one file in the same way.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);

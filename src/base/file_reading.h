@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// While a guard lives, missing pages of a mapped file read as zeros on every thread instead of ending the process. A
-/// SIGBUS handler does this; it passes a SIGBUS at other addresses to the previous handler, which the last guard
-/// restores.
+/// A scope in which missing pages of a mapped file read as zeros on every thread instead of ending the process. The
+/// first guard sets a SIGBUS handler, which passes a SIGBUS at other addresses to the previous handler. The last guard
+/// to be destroyed restores the previous handler.
 class FileGuard {
  public:
   FileGuard();
@@ -26,7 +26,7 @@ class FileReading {
   ~FileReading();
   FileReading(const FileReading&) = delete;
 
-  /// Throws E106 if a file that this thread has mapped during this object's life has changed.
+  /// Throws E106 if a file that this thread has mapped during this object's lifetime has changed.
   void check() const;
   /// Notes that this thread has mapped a file.
   static void add(const Bytes& file);

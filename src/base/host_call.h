@@ -11,38 +11,38 @@
 namespace weft {
 
 enum class HostFn : uint8_t {
-  // Containers. In this list, "numbers:" and "strings:" explain these fields of HostCall.
+  // Containers. In this list, "numbers:" and "strings:" give the entries of these fields of HostCall, in order.
   same,        ///< x -> x
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
   item,        ///< container, i -> item number i, from the end if negative
   item_sizes,  ///< container, i -> sizes of item i, i64[rank]; numbers: the rank that it must have
-  insert,      ///< sequence, x[, i] -> sequence; at the end without i
-  erase,       ///< sequence[, i] -> sequence; the last without i
-  split,       ///< x[, lengths] -> sequence; numbers: axis, keeps the axis; without lengths each is 1
-  join,        ///< sequence -> optional with one tensor; numbers: axis, along a new axis
+  insert,      ///< sequence, x[, i] -> sequence with x before item i, or at its end without i
+  erase,       ///< sequence[, i] -> sequence without item i, or without its last item if there is no i
+  split,       ///< x[, lengths] -> sequence; numbers: axis, whether to keep the axis; without lengths, each is 1
+  join,        ///< sequence -> optional with one tensor; numbers: axis, whether that axis is a new one
   // Strings.
   to_text,         ///< numbers -> strings
   from_text,       ///< strings -> numbers; numbers: the element type
   concat_text,     ///< x, y -> x with y after it, element by element
   split_text,      ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any);
-                   ///< strings: the delimiter
-  normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive;
-                   ///< strings: the stopwords
+                   ///< strings: the delimiter; with four numbers: splits by patterns, see tokens_of in host/strings.cpp
+  normalize_text,  ///< x -> optional with the strings that remain; numbers: case (0 as it is, 1 lower, 2 upper),
+                   ///< whether stopwords are case-sensitive; strings: the stopwords
   match_text,      ///< strings -> bool; strings: the pattern that each whole string must match
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
   map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
   map_vector,  ///< map -> [1, n]; numbers or strings: the key of each column
   // Pictures.
-  decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
+  decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 (RGB), 1 (BGR), 2 (grey)
   // Strings by the rules of TensorFlow.
   split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2], the row and place of each;
                 ///< numbers: form (0: splits at each byte of the delimiter, or at every byte if it is empty; 1: at
-                ///< the whole delimiter, or at white space if it is empty), drops empty pieces (form 0), most
+                ///< the whole delimiter, or at white space if it is empty), 1 to drop empty pieces (form 0), most
                 ///< splits (form 1); strings: the delimiter
-  ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows;
-  ///< numbers: padding (-1: as far as needed), keeps short rows, lengths; strings: separator, left pad, right pad
+  ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows; numbers:
+  ///< padding (-1: as needed), whether to keep short rows, lengths...; strings: separator, left pad, right pad
   hash_text,  ///< strings -> i64, FarmHash's fingerprint modulo the number of buckets; numbers: buckets
 };
 

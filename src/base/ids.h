@@ -34,7 +34,7 @@ std::string to_string(Id<T> id) {
   return std::to_string(id.number);
 }
 
-/// A list indexed by ids only: those of its own items, or those of another list (for example, a number per buffer).
+/// A list indexed by ids only: ids of its own items or of another list's items (for example, a number per buffer).
 template <class T, class Key = Id<T>>
 class Table : public std::vector<T> {
  public:

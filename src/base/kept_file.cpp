@@ -14,7 +14,7 @@ namespace {
 
 class KeptFile;
 
-/// The mappings of this process, by their start address.
+/// The mappings of map_kept in this process, by their start addresses.
 struct Mappings {
   std::mutex mutex;
   std::map<const std::byte*, const KeptFile*> all;
@@ -25,7 +25,7 @@ Mappings& mappings() {
   return known;
 }
 
-/// A mapping of a file. It is in Mappings while any part of it is in use.
+/// A mapped file, registered in Mappings from construction to destruction.
 class KeptFile {
  public:
   explicit KeptFile(Bytes file) : file_(std::move(file)) {

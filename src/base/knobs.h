@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Every environment variable that Weft reads, with its type (the list is knobs.def). They are read once, at first use.
+/// The values of all WEFT_ environment variables that the library reads (listed in knobs.def), read once at first use.
 struct Knobs {
 #define KNOB(name, type, value, sentence) type name = value;
 #include "base/knobs.def"
@@ -21,7 +21,7 @@ struct KnobInfo {
 };
 std::vector<KnobInfo> knob_list();
 
-/// Returns an environment variable that is not Weft's own (HOME, NO_COLOR ...). Nothing else calls getenv.
+/// Returns an environment variable; "" if it is not set. Nothing else calls getenv. For WEFT_ variables, use `knobs`.
 std::string environment(const char* name);
 
 /// Returns the WEFT_* variables that are set but unknown, each with the nearest known name, for a warning.

@@ -4,11 +4,10 @@
 #include "base/text.h"
 
 namespace weft {
-namespace {
 
 /// Calls `visit` for each size of a library call; a size may be symbolic.
 template <class Call, class Visit>
-void for_each_size(Call& call, const Visit& visit) {
+static void for_each_size(Call& call, const Visit& visit) {
   auto* c = std::get_if<LibraryConvolution>(&call.work);
   if (!c) return;
   for (auto* size : {&c->batch, &c->groups, &c->channels_in, &c->channels_out, &c->pixel}) visit(*size);
@@ -16,8 +15,6 @@ void for_each_size(Call& call, const Visit& visit) {
     for (auto& size : *sizes) visit(size);
   }
 }
-
-}  // namespace
 
 size_t LibraryCall::operands() const {
   const auto* c = std::get_if<LibraryConvolution>(&work);

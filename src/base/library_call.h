@@ -13,8 +13,8 @@
 /// Calls of a vendor's library (cuBLASLt, cuDNN ...) that replace a kernel.
 namespace weft {
 
-/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k], with sums in f32; the operands are A, B, D. In A and B, k is
-/// contiguous; D is dense. Strides count elements.
+/// The batched product D[b, m, n] = sum over k of A[b, m, k] * B[b, n, k], with sums in f32 and operands A, B, D. In A
+/// and B, k is contiguous; D is dense. Strides count elements.
 struct LibraryProduct {
   DType type = DType::f16, result = DType::f32;
   int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -22,11 +22,11 @@ struct LibraryProduct {
 };
 
 /// y = relu(convolution(x, weights) + bias + other); bias, other and relu are optional. Sums are f32 until y is
-/// rounded. Operands: x, weights, bias, other, y. Images are channels last, the weights [channel out][taps][channel in
-/// of a group], the bias f32; all but x are dense. Spatial lists: see lower/window.h.
+/// rounded. Operands: x, weights, bias, other, y. x, other and y are channels last; weights are [output channel][taps]
+/// [input channel of a group]; the bias is f32. All but x are dense. lower/window.h defines the spatial lists.
 struct LibraryConvolution {
   DType type = DType::f16;                                       ///< of all operands but the bias
-  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
+  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels per group
   Dims in = {}, out = {}, kernel = {}, stride = {}, dilation = {}, pad = {};
   Dim pixel = 1;  ///< elements from one pixel of x to the next
   bool has_bias = false, has_other = false, has_relu = false;
@@ -36,7 +36,7 @@ struct LibraryConvolution {
 struct LibraryCall {
   std::string library = {};  ///< "cublaslt", "cudnn"
   std::variant<LibraryProduct, LibraryConvolution> work = {};
-  bool is_open = false;  ///< sizes were symbolic, so the numbers hold for one run: compile no code for them
+  bool is_open = false;  ///< sizes were symbolic, so the numbers hold for one run only: compile no code for them
 
   size_t operands() const;
   bool has_symbols() const;
@@ -48,11 +48,11 @@ struct LibraryCall {
 /// Bytes of working memory that every call gets as its last operand.
 inline constexpr int64_t library_workspace = int64_t{32} << 20;
 
-/// The libraries of one vendor that a program may call. The name of a missing library is empty.
+/// The names of the libraries of one vendor that a program may call; empty for a missing library.
 struct VendorLibraries {
   std::string products = {}, convolutions = {};      ///< "cublaslt", "cudnn"
   bool fuses = false;                                ///< a convolution may have a bias, a second addend and relu
-  std::function<bool(const LibraryCall&)> can = {};  ///< whether the library can compute this call, all sizes known
+  std::function<bool(const LibraryCall&)> can = {};  ///< true if the library supports this call; all sizes are numbers
 };
 
 /// An operation that all ranks of a model do together. Each rank makes the same call with the same number of elements.

@@ -9,11 +9,11 @@ namespace weft {
 
 enum class LogLevel : uint8_t { error, warning, note, info, debug, trace };
 
-/// The function that receives every message. The default (also for an empty function) writes to standard error. The
-/// embedding program sets it once, before other calls.
+/// The function that receives every message. The default writes to standard error; setting an empty function restores
+/// it. The embedding program sets the logger once, before other calls.
 using Logger = std::function<void(LogLevel, std::string_view)>;
 void set_logger(Logger logger);
-/// Messages above this level are dropped before they are built; the default is `warning`.
+/// Sets the level above which messages are dropped before they are built; the default is `warning`.
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 void log_text(LogLevel level, std::string_view text);

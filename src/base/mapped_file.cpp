@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped files, and the handling of files that other processes shorten while they are mapped (file_reading.h).
+// Mapped files, and the SIGBUS handler for files that other processes shorten while they are mapped (file_reading.h).
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ uintptr_t page_size() {
   return size;
 }
 
-/// The addresses of a mapped file. The signal handler may read this list at any time: entries are reused, never freed.
+/// The addresses of a mapped file, in a list that the signal handler may read at any time: entries are never freed.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};  // begin 0: unused
   std::atomic<bool> is_cut{false};          // the handler has put zeros in place of pages
@@ -64,7 +64,8 @@ struct sigaction handler_before{};
 bool is_handler_set = false;
 int guards = 0;
 
-/// Maps zeros at the address. Calls only what a signal handler may call, and mmap, which is a plain system call.
+/// Maps zeros from the page of the address to the end of its range. Returns false if the address is in no range or mmap
+/// fails. Async-signal-safe, because mmap is a plain system call.
 bool put_zeros(uintptr_t address) {
   Range* range = range_of(address);
   if (!range) return false;
@@ -95,7 +96,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 
 void set_handler() {
   std::scoped_lock lock(mutex);
-  page_size();  // here, because a signal handler must not initialise it
+  page_size();  // initialises its static variable, which a signal handler must not do
   if (guards++ > 0 || is_handler_set) return;
   struct sigaction action{};
   action.sa_sigaction = on_bus_error;
@@ -104,7 +105,7 @@ void set_handler() {
   is_handler_set = ::sigaction(SIGBUS, &action, &handler_before) == 0;
 }
 
-/// Restores the previous handler. If another handler has replaced Weft's since, changes nothing.
+/// Restores the previous handler when the last guard ends. Changes nothing if another handler has replaced Weft's.
 void remove_handler() {
   std::scoped_lock lock(mutex);
   if (--guards > 0 || !is_handler_set) return;
@@ -212,8 +213,7 @@ Bytes Bytes::in_memory() const {
     check_file();
     return own;
   }
-  // The copy is in huge pages and stays for all runs. Copies piece by piece and drops the file's pages that were read,
-  // so that the weights are never twice in memory.
+  // Copies into huge pages, piece by piece, and drops the pages that were read: weights must not be in memory twice.
   constexpr std::align_val_t huge_page{2 << 20};
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
                                    [](std::byte* p) { ::operator delete(p, huge_page); });

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <cmath>
 #include <cstdint>
 
 #include "base/dtype.h"
 
-/// Exact conversions between the narrow floating-point formats and double, in integer arithmetic, for the reference
-/// target and for constants. Kernels have their own vector forms (kernels/vec.h), which tests compare with these.
+/// Conversions between the narrow floating-point formats and double, for the reference target and for constants.
+/// Kernels have their own vector forms (kernels/vec.h), which tests compare with these.
 namespace weft {
 
 /// Returns the integer part, clamped to the range of int64; 0 for NaN.
@@ -17,7 +16,7 @@ struct FloatFormat {
   int exponent_bits;
   int mantissa_bits;
   int bias;
-  bool has_infinity;   ///< IEEE infinities and NaNs in the top exponent
+  bool has_infinity;   ///< the largest exponent encodes infinities and NaNs, as in IEEE 754
   bool negative_zero;  ///< false: 0x80 is NaN (the FNUZ formats)
   bool is_signed = true;
   bool has_nan = true;
@@ -28,8 +27,8 @@ struct FloatFormat {
 FloatFormat float_format(DType type);
 
 double decode_float(uint32_t encoding, const FloatFormat& format);
-/// Rounds to nearest even. A value beyond the largest one is clamped with `saturate`; otherwise it becomes infinity, or
-/// NaN in a format without infinity.
+/// Rounds to nearest even. A value beyond the largest finite one is clamped with `saturate` or in a format without NaN;
+/// otherwise it becomes infinity, or NaN in a format without infinity.
 uint32_t encode_float(double value, const FloatFormat& format, bool saturate = false);
 
 }  // namespace weft

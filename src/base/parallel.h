@@ -6,7 +6,7 @@
 namespace weft {
 
 /// Runs `work(i)` for 0 <= i < total on at most `threads` threads, including the caller's; fewer if the system refuses
-/// threads. The first exception is rethrown here, and items that have not begun by then are skipped.
+/// threads. After an exception, calls that have not begun are skipped, and the first exception is rethrown here.
 void run_parallel(size_t total, size_t threads, const std::function<void(size_t)>& work);
 
 }  // namespace weft

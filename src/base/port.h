@@ -14,7 +14,7 @@ struct Port {
   Type type = {};
   std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
   bool is_donated = false;                   ///< a run may write an output into this input's memory
-  int rank = 0;                              ///< the device, of several, that holds the value
+  int rank = 0;                              ///< the rank that holds the value, if a model is split among several
 };
 
 /// A request to write an output into the memory of an input. The caller gives up the input's contents.

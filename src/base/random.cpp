@@ -7,16 +7,13 @@
 #include <random>
 
 namespace weft {
-namespace {
 
 /// Mixes the bits with the last steps of SplitMix64 (Steele, Lea and Flood 2014): nearby inputs give unrelated results.
-uint64_t mixed(uint64_t x) {
+static uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
-
-}  // namespace
 
 int64_t fresh_seed() {
   static const uint64_t start = [] {

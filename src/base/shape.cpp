@@ -63,10 +63,8 @@ Type as_element(const Type& type) {
   return element;
 }
 
-namespace {
-
-/// Returns the sizes that agree in both shapes; the others become placeholders.
-Dims common_sizes(const Dims& a, const Dims& b) {
+/// Returns `a` with `_` where `b` has another size, or `_rank` if the ranks differ; the other list if one is `_none`.
+static Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;
   bool is_open = is_placeholder(a, any_rank) || is_placeholder(b, any_rank) || a.size() != b.size();
@@ -77,8 +75,6 @@ Dims common_sizes(const Dims& a, const Dims& b) {
   }
   return dims;
 }
-
-}  // namespace
 
 std::optional<Type> common_element(const Type& a, const Type& b) {
   if (!same_but_sizes(a, b)) return std::nullopt;

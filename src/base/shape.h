@@ -43,9 +43,9 @@ bool operator==(const Type& a, const Type& b);
 /// Returns the type as text: "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
 std::string to_string(const Type& type);
 
-// The elements of one container may differ in their sizes. The container's type then writes `_` for each size that
-// differs or is not a number. If the ranks differ, its only size is `_rank`; if there is no element yet, `_none`.
-// Nothing computes with these placeholders.
+// The elements of one container may differ in their sizes. The container's type then has the placeholder `_` for each
+// size that differs or is not a number. If the ranks differ, its only size is `_rank`; if there is no element yet,
+// `_none`. Nothing computes with these placeholders.
 
 inline constexpr std::string_view any_size = "_", any_rank = "_rank", no_element = "_none";
 inline bool is_placeholder(const Symbol& symbol) {
@@ -56,7 +56,7 @@ Dim placeholder(std::string_view name);
 bool is_placeholder(const Dims& dims, std::string_view name);
 /// Returns the type as the element type of a container: sizes that are not numbers become `_`.
 Type as_element(const Type& type);
-/// Returns the narrowest type that holds the elements of both; nothing if there is none (other kinds or element types).
+/// Returns the most specific element type that covers both types; nothing if they differ in more than sizes.
 std::optional<Type> common_element(const Type& a, const Type& b);
 /// True if the two types, and the types inside them, differ in sizes only.
 bool same_but_sizes(const Type& a, const Type& b);

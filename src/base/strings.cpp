@@ -4,17 +4,14 @@
 #include "base/error.h"
 
 namespace weft {
-namespace {
 
 /// Adds to a sum of bytes; throws if the sum exceeds the limit.
-void count_bytes(size_t& sum, size_t more) {
+static void count_bytes(size_t& sum, size_t more) {
   constexpr size_t most = size_t{1} << 28;
   sum += more;
   if (sum <= most) return;
   throw Error({.kind = ErrorKind::resource, .code = "E401", .what = "strings of a run take more than 256 MiB"});
 }
-
-}  // namespace
 
 StringPool::StringPool(const StringPool* base) : base_(base), first_(base ? base->size() : 0) {}
 

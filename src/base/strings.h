@@ -11,19 +11,19 @@
 
 namespace weft {
 
-/// A mapping of strings to numbers; equal strings have equal numbers. So a tensor of strings is a tensor of 64-bit
-/// numbers for everything that moves, selects or compares elements, kernels included. Only operators that read the
+/// A mapping of strings to numbers, with equal numbers for equal strings. Code that moves, selects or compares elements
+/// (kernels, for example) treats a tensor of strings as a tensor of 64-bit numbers. Only operators that read the
 /// characters need the strings.
 ///
 ///     StringPool pool(&program_texts);
 ///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}
 ///     pool.text(codes[1]);                                         // "b"
 ///
-/// Two threads must not change a pool at once; reading (text, find) is safe. A pool or a tensor above 256 MiB throws
-/// E401: plans cannot limit the lengths of strings, and a few nodes can double a string repeatedly.
+/// Two threads must not change a pool at once; reading (text, find) is safe. A pool or a tensor of more than 256 MiB
+/// throws E401. The limit is needed because strings may grow at run time: each node of a model can double a string.
 class StringPool {
  public:
-  /// Numbers continue after those of `base`, which must outlive this and not grow any more.
+  /// Makes a pool that includes the strings of `base`; `base` must outlive this pool and must not grow any more.
   explicit StringPool(const StringPool* base = nullptr);
 
   int64_t code(std::string_view text);

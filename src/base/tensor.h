@@ -32,7 +32,7 @@ struct Tensor {
     return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
   }
 };
-/// True if kind, type, sizes and bytes are equal.
+/// True if kind, element type, sizes and contents (bytes, strings or items) are equal.
 bool operator==(const Tensor& a, const Tensor& b);
 
 /// Returns the number of elements; throws E146 if it overflows.
@@ -51,14 +51,14 @@ Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64
 Tensor scalar_tensor(DType dtype, double value);
 Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 
-/// Returns all elements as numbers (real, integer and bool types; in the integer form, u64 from 2^63 on wraps).
+/// Return all elements as numbers (real, integer and bool types). to_int64s wraps u64 values from 2^63 on.
 std::vector<double> to_doubles(const Tensor& tensor);
 std::vector<int64_t> to_int64s(const Tensor& tensor);
 
 Tensor make_string_tensor(std::vector<int64_t> dims, std::vector<std::string> strings);
 Tensor make_container(Type::Kind kind, std::vector<Tensor> items);
 
-/// Returns the value if all elements have the same one, otherwise nothing.
+/// Returns the value of the elements if all are equal, otherwise nothing.
 std::optional<double> splat_value(const Tensor& tensor);
 
 /// Returns the type and up to `limit` elements as text: "f32[2,3] ...", "sequence of 2: ...".

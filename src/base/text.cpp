@@ -6,10 +6,9 @@
 #include <numeric>
 
 namespace weft {
-namespace {
 
 /// Returns the length of the valid UTF-8 sequence at the start of `text`, or 0.
-size_t utf8_length(std::string_view text) {
+static size_t utf8_length(std::string_view text) {
   auto lead = static_cast<unsigned char>(text[0]);
   size_t length = lead < 0x80                   ? 1
                   : lead >= 0xc2 && lead < 0xe0 ? 2
@@ -22,13 +21,13 @@ size_t utf8_length(std::string_view text) {
 }
 
 /// True for C0 and C1 control characters, which a terminal would obey.
-bool is_control(std::string_view sequence) {
+static bool is_control(std::string_view sequence) {
   auto first = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return first < 0x20 || first == 0x7f;
   return first == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
 }
 
-void append_escaped(std::string& out, std::string_view bytes) {
+static void append_escaped(std::string& out, std::string_view bytes) {
   static constexpr char hex[] = "0123456789abcdef";
   for (char c : bytes) {
     auto byte = static_cast<unsigned char>(c);
@@ -36,7 +35,7 @@ void append_escaped(std::string& out, std::string_view bytes) {
   }
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
+static size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -51,8 +50,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-}  // namespace
 
 std::string printable(std::string_view text) {
   std::string out;

@@ -48,7 +48,7 @@ std::string_view enum_name(Enum value) {
   return names(value)[static_cast<size_t>(value)];
 }
 
-/// Ranges print as `[a, b, c]`.
+/// Appends a range as `[a, b, c]`.
 template <std::ranges::range R>
   requires(!std::convertible_to<R, std::string_view>)
 void append(std::string& out, const R& items) {

@@ -36,7 +36,7 @@ class Watch {
   std::atomic<int> reason_{none};
 };
 
-/// A scope in which all work of this thread, at any call depth, checks `watch` (null: none).
+/// A scope in which check_watch on this thread checks `watch` (null: none).
 class WatchScope {
  public:
   explicit WatchScope(Watch* watch);

@@ -15,7 +15,7 @@ namespace weft {
 struct Wide {
   DType dtype = DType::f32;
   std::vector<int64_t> dims = {};
-  // The elements, row-major. Exactly one of the two is set; copies share them.
+  // The elements, row-major: one of the two lists is set, except in a container. Copies share them.
   std::shared_ptr<const std::vector<double>> reals = nullptr;
   std::shared_ptr<const std::vector<int64_t>> integers = nullptr;
   std::shared_ptr<const Tensor> container = nullptr;  ///< a sequence, optional or map, instead of elements

@@ -4,7 +4,6 @@
 #include <llvm/Target/TargetMachine.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "base/codegen.h"

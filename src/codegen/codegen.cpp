@@ -3,6 +3,7 @@
 
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -150,6 +151,16 @@ class Clang : public Codegen {
 
   std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept override {
     return amd_resources(object);
+  }
+
+  std::vector<std::byte> compress(std::span<const std::byte> data) noexcept override {
+    std::vector<std::byte> packed(ZSTD_compressBound(data.size()));
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), data.data(), data.size(), ZSTD_maxCLevel()));
+    return packed;
+  }
+
+  bool decompress(std::span<const std::byte> data, std::span<std::byte> out) noexcept override {
+    return ZSTD_decompress(out.data(), out.size(), data.data(), data.size()) == out.size();
   }
 
   std::string_view identity() const noexcept override { return identity_; }

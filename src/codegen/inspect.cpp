@@ -78,7 +78,7 @@ void read_kernels(llvm::StringRef note, std::vector<ResourceUse>& out) {
 }
 
 /// True for functions that an object may call without defining them: memory functions and sanitizers' runtimes (from
-/// the process), bounds of sections (from the linker), functions of shared parts (WEFT_SHARED).
+/// the process), bounds of sections (from the linker), functions of shared parts (WEFT_SHARED_PART).
 bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
   constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_", "_ZN4weft6kernel"};
@@ -165,8 +165,8 @@ std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, 
 
 std::string label_at(uint64_t address) { return cat("L", address); }
 
-/// Gives each branch target a label, and each branch a comment with the label of its target. Offsets of AMD's branches
-/// count 4-byte words from the next instruction.
+/// Gives each branch target a label. Only for AMD, because its branches show offsets in 4-byte words from the next
+/// instruction.
 void label_branches(const Machine& machine, uint64_t start, llvm::StringRef code, Labels& labels) {
   for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {
     auto target = instruction ? branch_target(machine, at, length, *instruction) : std::nullopt;

@@ -18,7 +18,7 @@ const char* triple_of(ChipKind kind);
 /// Returns LLVM's name for the processor.
 const std::string& processor_of(const Chip& chip);
 
-/// Returns LLVM's feature string: the chip's own, or this library's defaults if the chip names none.
+/// Returns LLVM's feature string: the chip's own; for NVIDIA also +ptx84 unless the chip names a PTX version.
 std::string features_of(const Chip& chip);
 
 /// Makes LLVM's target machine; null, with the reason in `why`, if LLVM does not know the target or processor.

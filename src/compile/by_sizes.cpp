@@ -20,13 +20,13 @@ namespace {
 constexpr size_t max_variants = 32;         // kept for each model
 constexpr size_t max_variant_contexts = 4;  // kept in each context; each has its own working memory
 
-/// A program, and the decisions about sizes that it was compiled with.
+/// A program and the decisions about sizes for which it was compiled.
 struct Variant {
   std::shared_ptr<const Executable> program;  ///< null: the model has no program for such sizes
   std::vector<onnx::SizeDecision> made = {};
 };
 
-/// Returns whether a decision holds for these sizes; nothing if it depends on run-time sizes.
+/// Returns true if the condition of a decision holds for these sizes; nothing if it depends on run-time sizes.
 std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues& sizes) {
   bool is_known = true;
   auto look = [&](const Symbol& symbol) { is_known &= sizes.find(symbol.name) != nullptr; };
@@ -77,7 +77,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     first_->detach();
   }
 
-  /// True if a refused run may be repeated. False with donated inputs, which the refused run may have overwritten.
+  /// True if a refused run may be repeated: not with donated inputs, which the refused run may have overwritten.
   bool may_run_again() const { return options_.donate.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 

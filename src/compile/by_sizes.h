@@ -5,8 +5,8 @@
 #include "compile.h"
 #include "frontends/onnx/import/import.h"
 
-/// Models in which a size decides the rank of a value (Squeeze without axes, an If with branches of different rank).
-/// Weft compiles a program for each set of such decisions, at the first run that needs it, and keeps the program.
+/// Models in which a size determines the rank of a value (Squeeze without axes, an If with branches of different rank).
+/// Weft compiles a program for each set of such decisions, at the first run that needs the program, and keeps it.
 namespace weft {
 
 /// Returns an executable that runs `first`, the program for `decisions`. For sizes that lead to other decisions, the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses between candidates while lowering, by stored or new measurements of this machine.
+// Makes lowering choose between candidates by stored or new measurements of this machine.
 #include <algorithm>
 
 #include "compile/stages.h"

@@ -16,10 +16,9 @@
 #include "targets/gpu/device.h"
 
 namespace weft {
-namespace {
 
-/// Copies constants that runs would read from a mapped file into memory, because other processes may change the file.
-void leave_files(Program& program) {
+/// Copies constants in mapped files into memory, because other processes may change the files.
+static void leave_files(Program& program) {
   for (const auto& module : program.modules()) {
     for (Instruction& i : *module) {
       if (auto* constant = i.as<Constant>(); constant && !constant->tensor.data.empty()) {
@@ -32,9 +31,9 @@ void leave_files(Program& program) {
   for (auto& [name, tensor] : program.defaults) tensor.data = tensor.data.in_memory();
 }
 
-/// Logs what WEFT_DEBUG asks for: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the assembly of
-/// `image`. The name of this part for WEFT_DEBUG is "plan".
-void show_plan(const Plan& plan, std::span<const std::byte> image) {
+/// Logs the plan at the levels of WEFT_DEBUG: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the
+/// assembly of `image`. The name of this part for WEFT_DEBUG is "plan".
+static void show_plan(const Plan& plan, std::span<const std::byte> image) {
   auto show = [](int scale, const auto&... parts) {
     if (debug_enabled(scale, "plan")) log_text(LogLevel::debug, cat(parts...));
   };
@@ -46,8 +45,8 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
   if (debug_enabled(6, "plan")) show(6, "assembly\n", codegen().disassemble(image, plan.chip));
 }
 
-/// Throws the error for a kernel that does not compile: a bug in Weft, unless a custom operator brought the source.
-[[noreturn]] void blame(const Plan& plan, const Error& error) {
+/// Throws the error for a kernel that does not compile: E217 for a custom operator's source, else a bug in Weft.
+[[noreturn]] static void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
     const auto* launch = step.as<LaunchStep>();
     if (!launch) continue;
@@ -61,8 +60,6 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
   }
   throw error;
 }
-
-}  // namespace
 
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report) {

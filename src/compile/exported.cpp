@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports a program of torch.export, with the caller's requests about sizes.
+// Imports a program of torch.export, with the sizes that the caller requests.
 #include <algorithm>
 
 #include "base/error.h"
@@ -30,8 +30,8 @@ void require_input(const std::string& name, const std::vector<std::string>& name
   refuse(cat(given, " given for '", printable(name), "', which is not an input"), cat("the inputs are ", names));
 }
 
-/// Applies sizes that the caller fixes or bounds. They must lie within the symbol's range; axes without a symbol must
-/// be as exported.
+/// Applies sizes that the caller fixes or bounds. Refuses sizes outside the range of the axis's symbol, and other sizes
+/// than the exported ones for axes without a symbol.
 void request_sizes(const ShapeRequest& request, const torch::ExportedProgram& exported, torch::ImportOptions& out) {
   Dims dims = torch::declared_type(exported, request.input).shape.dims;
   std::string name = cat("input '", printable(request.input), "'");

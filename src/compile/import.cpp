@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports an ONNX model, with the caller's requests about sizes.
+// Imports an ONNX or TensorFlow model, with the sizes and values that the caller requests.
 #include "frontends/onnx/import/import.h"
 
 #include <algorithm>
@@ -13,9 +13,8 @@
 #include "frontends/torch/exported.h"
 
 namespace weft {
-namespace {
 
-const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& graph, const char* given) {
+static const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& graph, const char* given) {
   auto input = std::ranges::find(graph.inputs, name, &onnx::ValueInfo::name);
   if (input != graph.inputs.end()) return *input;
   std::vector<std::string> names;
@@ -27,7 +26,7 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
 }
 
 /// Adds one input's request to the importer's options. Bounds of a named size hold wherever the name occurs.
-void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
+static void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
   const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {
     throw Error({.kind = ErrorKind::usage,
@@ -51,8 +50,8 @@ void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& graph, o
   out.shapes[request.input] = dims;
 }
 
-/// Returns a scalar or a list, of the type that the model declares for the input.
-Tensor input_constant(const onnx::ValueInfo& input, std::span<const double> numbers) {
+/// Returns the numbers as a scalar or a list of the type that the model declares for the input.
+static Tensor input_constant(const onnx::ValueInfo& input, std::span<const double> numbers) {
   size_t rank = input.type.dims ? input.type.dims->size() : 1;
   if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))
     throw Error({.kind = ErrorKind::usage,
@@ -60,8 +59,6 @@ Tensor input_constant(const onnx::ValueInfo& input, std::span<const double> numb
                  .what = cat(numbers.size(), " numbers are given for '", printable(input.name), "' of rank ", rank)});
   return make_tensor(*input.type.element, std::vector<int64_t>(rank, std::ssize(numbers)), numbers);
 }
-
-}  // namespace
 
 void own_constants(CompileOptions& options) {
   for (auto& [name, value] : options.constants) {
@@ -87,7 +84,7 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 
 namespace {
 
-/// Adds an input in ONNX's form, so that requests about its sizes can be checked.
+/// Adds an input to an ONNX graph, so that the code for ONNX can check the requests about its sizes.
 void declare(onnx::Graph& graph, std::string_view name, std::optional<DType> type,
              const std::optional<std::vector<int64_t>>& sizes) {
   onnx::ValueInfo& input = graph.inputs.emplace_back();
@@ -123,7 +120,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// For each node of a model, whether a frontend can translate it.
+/// A report on each node of a model: why the frontend cannot translate the node, or that it can.
 class SupportReport {
  public:
   SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {

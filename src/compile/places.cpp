@@ -32,7 +32,7 @@ Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions
   return {.chip = device->info().chip, .runner = {.host = host_of(options), .gpu = device}};
 }
 
-/// Returns a chip, present or not, for a name such as "amd:gfx942"; nothing for the name of a device ("amd:0").
+/// Returns the chip, present or not, with a name such as "amd:gfx942"; nothing for the name of a device ("amd:0").
 std::optional<Chip> named_chip(std::string_view name) {
   size_t colon = name.find(':');
   bool is_chip = colon != name.npos && name.find_first_not_of("0123456789", colon + 1) != name.npos;
@@ -41,7 +41,7 @@ std::optional<Chip> named_chip(std::string_view name) {
   return name.substr(0, colon) == vendor_name(chip.kind) ? std::optional(chip) : std::nullopt;
 }
 
-/// Returns the place of a named chip. Plans run here if this is a CPU with every feature that code for the chip uses.
+/// Returns the place of a chip. Its plans run here if the chip is a CPU and this machine's CPU has all its features.
 Place place_of(const Chip& chip, const CompileOptions& options) {
   if (is_cpu(chip.kind) && runs_code_for(host_chip(), chip))
     return {.chip = chip, .runner = {.host = host_of(options)}};
@@ -75,9 +75,7 @@ std::vector<std::string> device_names(const CompileOptions& options) {
   return names;
 }
 
-namespace {
-
-Place find_one(const CompileOptions& options) {
+static Place find_one(const CompileOptions& options) {
   const std::string& name = options.device;
   if (name == "auto") return choose_place(options);
   if (name == "cpu") return cpu_place(options);
@@ -88,12 +86,12 @@ Place find_one(const CompileOptions& options) {
   refuse_name("device", name);
 }
 
-[[noreturn]] void refuse_together(std::string what, std::string hint) {
+[[noreturn]] static void refuse_together(std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = "E502", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// Checks that devices that compute a model together are of one kind, are present and occur only once.
-void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
+/// Throws unless the devices that compute a model together have equal chips, are present and occur only once (GPUs).
+static void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
     bool is_cpu_here = !place.reference && is_cpu(place.chip.kind) && runs_code_for(host_chip(), place.chip);
@@ -111,8 +109,6 @@ void check_together(std::span<const Place> places, const std::vector<std::string
   }
 }
 
-}  // namespace
-
 std::vector<Place> find_places(const CompileOptions& options) {
   std::vector<std::string> names = device_names(options);
   std::vector<Place> places;
@@ -127,17 +123,13 @@ std::vector<Place> find_places(const CompileOptions& options) {
 
 Place find_place(const CompileOptions& options) { return find_places(options).front(); }
 
-namespace {
-
-/// True for errors that might not occur on the CPU. Errors of usage, limits, cancelling and the model occur on every
-/// device, and so do operators without any kernel.
-bool is_of_the_gpu(const ErrorInfo& error) {
+/// True for errors that might not occur on the CPU. Errors of usage, limits, cancelling, the model and operators
+/// without any kernel occur on every device.
+static bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||
          error.kind == ErrorKind::internal;
 }
-
-}  // namespace
 
 std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& options,
                                     const std::function<std::shared_ptr<Executable>(const Place&)>& make) {

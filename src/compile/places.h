@@ -15,7 +15,7 @@ namespace gpu {
 class Device;
 }
 
-/// What a plan runs on: a thread pool, a GPU, or neither for a chip that is not present.
+/// The hardware that runs a plan: the CPU with the threads of `host`, a GPU, or neither for a chip that is not present.
 struct Runner {
   Host host = {};
   std::shared_ptr<gpu::Device> gpu = {};
@@ -26,22 +26,22 @@ int compute_units(const Runner& runner);
 
 struct Place {
   bool reference = false;
-  bool has_passes = true;  ///< run the passes for the chip; false: the reference runs the program before any pass
+  bool has_passes = true;  ///< false: the reference interprets the program before any pass
   Chip chip = {};
   Runner runner = {};
 };
 
 /// Returns the names of the devices in the options: "cpu,cpu" gives two.
 std::vector<std::string> device_names(const CompileOptions& options);
-/// Finds the devices that the options name. E501 for one that is not present, E502 for several that cannot compute a
-/// model together. `auto` is the first GPU, else the CPU.
+/// Finds the devices that the options name; `auto` is the first GPU, else the CPU. Throws E501 for a device that is not
+/// present, E502 for several devices that cannot compute a model together.
 std::vector<Place> find_places(const CompileOptions& options);
 /// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
 /// Returns the place of this machine's processor.
 Place cpu_place(const CompileOptions& options);
 
-/// Returns the names of the tested chips for "amd:all", "nvidia:all" and "cpu:all"; any other name is returned alone.
+/// Returns the names of the tested chips for "amd:all", "nvidia:all" and "cpu:all", else a list with only `name`.
 std::vector<std::string> target_names(const std::string& name);
 
 /// Returns the chip with this name, present or not: "cpu", "cpu:x86-64-v4", "cpu:aarch64", "amd:gfx942",

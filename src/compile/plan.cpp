@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "compile/stages.h"
 #include "compile/timer.h"
-#include "ir/core_ops.h"
 #include "ir/text.h"
 #include "lower/cpu_parts.h"
 #include "lower/lower.h"
@@ -32,7 +31,7 @@ DType type_of(Precision precision) {
 
 size_t count_of(PassGroup group) { return std::ranges::count(pass_list(), group, &PassInfo::group); }
 
-/// Runs the passes up to `stage`. Returns true if a pass of that name ended them.
+/// Runs the shared passes up to `stage`. Returns true if there is a shared pass of that name.
 bool run_shared(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump, .stop_after = stage});
   FoldingScope folding(program);
@@ -92,7 +91,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// Compiles the parts of a GPU's program that run on the CPU. In f32, because no part has a large product.
+/// Compiles the parts of a GPU's program that run on the CPU, with f32 products, because no part has a large product.
 static Table<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
   Table<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {

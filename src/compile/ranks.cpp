@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles a model for several devices: the pass `shard` makes one program for each from the same source.
+// Compiles a model for several devices: the pass `shard` makes one program for each device from the same source.
 #include <algorithm>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Returns the collective steps of a plan as text, to check that all ranks have the same ones.
+/// Returns the collective steps of a plan as text, to check that all ranks have the same collective steps.
 std::string meetings(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
@@ -71,7 +71,7 @@ class RankCompiler {
     return run_on(runner_of(place), {std::move(plan), std::move(image)}, {}, std::move(report));
   }
 
-  /// Returns the runner of a rank. On CPUs the ranks share the threads.
+  /// Returns the runner of a rank. On CPUs each rank gets an equal share of the threads.
   Runner runner_of(const Place& place) const {
     Runner runner = place.runner;
     auto ranks = static_cast<int>(places_.size());
@@ -82,7 +82,7 @@ class RankCompiler {
   std::shared_ptr<const ProgramSource> source_;
   CompileOptions options_;
   std::vector<Place> places_;
-  std::vector<std::shared_ptr<gpu::Device>> devices_;  // none on CPUs
+  std::vector<std::shared_ptr<gpu::Device>> devices_;  // empty on CPUs
   bool are_connected_ = false;
   ShardReport first_;
   std::string meetings_;

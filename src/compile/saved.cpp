@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads saved programs: chooses the code that runs here, or compiles the program inside.
+// Loads saved programs: chooses the code that runs here, or compiles the program that the file contains.
 #include "runtime/saved.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void find_late(const char* name, const T& value, std::string& late) {
   }
 }
 
-/// Throws for options that were fixed when the program was compiled.
+/// Throws E502 for options that apply only when a model is compiled.
 void refuse_late_options(const CompileOptions& options) {
   std::string late;
 #define OPTION(kind, name, initial, api, stage, ...) find_late<Stage::stage>(#name, options.name, late);
@@ -47,7 +47,7 @@ std::string names_of(const std::vector<Chip>& chips) {
   return names;
 }
 
-/// Returns the index of the chip that `here` can run code for and that uses the most features of `here`.
+/// Returns the index of the chip with the greatest `reach` among those for which `here` can run code.
 std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips) {
   std::optional<size_t> best;
   for (size_t i = 0; i < chips.size(); ++i) {
@@ -56,7 +56,7 @@ std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips)
   return best;
 }
 
-/// Finds the device. `auto` takes a GPU only if the file has code for it: loading without a compilation is preferred.
+/// Finds the device. `auto` takes the CPU if the file has code for it but not for the GPU, to avoid a compilation.
 Place place_for(const std::vector<Chip>& chips, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) {

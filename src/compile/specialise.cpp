@@ -23,10 +23,10 @@ namespace {
 constexpr size_t max_programs = 32;         // kept for each model
 constexpr size_t max_program_contexts = 4;  // kept in each context; each has its own working memory
 
-/// Values to try for all elements of a static input after the usual values of its operator. Axes are often 0, 1, 2 ...;
-/// 1 comes first as the likeliest step.
+/// Values to try for all elements of a static input after the usual ones: 0, 1, 2 ... by index, or 1 for the steps of a
+/// Slice.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
-constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // tried for open lengths
+constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // sizes to try for symbolic axes
 
 Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_t guess) {
   if (port.default_value) return *port.default_value;
@@ -41,7 +41,7 @@ Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_
   return make_tensor(port.type.shape.dtype, std::move(dims), values);
 }
 
-/// Returns a symbol for an open size; used only in types that describe results to the caller.
+/// Returns a symbol for an unknown size; used only in types that describe results to the caller.
 Dim open_size(const std::string& name, size_t axis) { return Dim::symbol({.name = cat(name, "_", axis)}); }
 
 Type declared_type(const onnx::ValueInfo& value, const std::string& name) {
@@ -59,7 +59,7 @@ bool is_declared(const onnx::ValueInfo& value) {
   return value.type.kind != onnx::TypeProto::Kind::tensor || (value.type.element && value.type.dims);
 }
 
-/// Returns the key of a program: the static inputs and their values as text.
+/// Returns the key of a program: the sizes of the static inputs and, unless only the length matters, their bytes.
 std::string key_of(std::span<const StaticInput> statics, std::span<const Tensor> values) {
   std::string key;
   for (size_t i = 0; i < statics.size(); ++i)
@@ -76,7 +76,7 @@ StaticModel::StaticModel(std::shared_ptr<const onnx::Model> model, const Compile
   metadata_.insert(model_->metadata.begin(), model_->metadata.end());
 }
 
-/// Makes more inputs static. Throws `refusal` if the options forbid it.
+/// Makes the inputs in `needs` static. Throws `refusal` if CompileOptions::static_inputs excludes one.
 void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   size_t before = found_;
   for (const onnx::StaticOperand& operand : needs.operands) {
@@ -95,7 +95,7 @@ void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   if (found_ > before) may_wait_ = may_wait_ && needs.is_all;
 }
 
-/// Sets the static inputs to choice number `guess` of their likely values; false if there are no more choices.
+/// Sets the static inputs to choice number `guess` of their likely values; returns false if there is no such choice.
 bool StaticModel::guess(size_t guess) {
   if (guess > other_values.size()) return false;
   for (StaticInput& input : statics_) input.likely = likely_value(inputs_[input.input], input.op, input.operand, guess);
@@ -108,7 +108,7 @@ std::vector<Tensor> StaticModel::likely_values() const {
   return values;
 }
 
-/// Compiles with the current likely values; returns the program or null. May find more static inputs.
+/// Imports the model with the current likely values; returns the program or null. May find more static inputs.
 std::unique_ptr<Program> StaticModel::attempt() {
   onnx::StaticNeeds needs;
   try {
@@ -120,7 +120,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// With an If, tries all guesses, so that both branches are imported: each branch may need other static inputs.
+/// If an If has a static condition, tries all guesses, so that both branches are imported: each may need other inputs.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {
@@ -266,7 +266,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
     return values;
   }
 
-  /// Returns the program for these values. One thread compiles it if necessary; others that need it wait.
+  /// Returns the program for these values. One thread compiles it if necessary, and other threads that need it wait.
   std::shared_ptr<const Executable> program(std::span<const Tensor> values, const RunOptions& options) const {
     std::shared_ptr<Entry> entry = entry_of(key_of(model_->statics(), values));
     Watch watch(options.deadline, options.stop);
@@ -333,7 +333,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
   }
 
   std::shared_ptr<StaticModel> model_;
-  bool is_whole_;  // true if these options also say how to read the model
+  bool is_whole_;  // true if the options also determine how the model is read
   CompileOptions options_;
   Place place_;
   CompileReport report_;
@@ -393,7 +393,7 @@ std::unique_ptr<Context> Specialising::new_context() const {
   return std::make_unique<SpecialisingContext>(shared_from_this());
 }
 
-/// Throws at compile time, not in the first run, for operators that the device cannot run.
+/// Throws for operators that the device cannot run, so that the error occurs at compile time, not in the first run.
 void check_likely(std::unique_ptr<Program> program, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) return;

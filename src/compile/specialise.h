@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "compile.h"
 
-/// Models that are compiled for known values of some inputs, called static: axes, steps, the condition of an If with
-/// branches of different rank. The first run with new values compiles the model for them; the program is kept.
+/// Models that are compiled for known values of some inputs, called static inputs: axes, steps, the condition of an If
+/// with branches of different rank. The first run with new values compiles a program for them, which is kept.
 namespace weft {
 
 namespace onnx {
@@ -20,7 +19,7 @@ struct StaticNeeds;
 /// A model with static inputs. Immutable after compiling, except for `detach`.
 class StaticModel {
  public:
-  /// `options` say how the model is read.
+  /// `options` determine how the model is read.
   StaticModel(std::shared_ptr<const onnx::Model> model, const CompileOptions& options, std::vector<Port> inputs);
 
   const std::shared_ptr<const onnx::Model>& model() const { return model_; }
@@ -37,9 +36,9 @@ class StaticModel {
                                    onnx::StaticNeeds* needs = nullptr) const;
   /// Returns the program for the most likely values that compile; null if none do.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
-  /// True if every error found so far may vanish with other values of the static inputs.
+  /// True if every import error found so far may not occur with other values of the static inputs.
   bool may_wait() const { return may_wait_; }
-  /// Copies constants that lie in the caller's memory.
+  /// Copies constants that are in the caller's memory.
   void detach();
 
  private:
@@ -53,28 +52,28 @@ class StaticModel {
   std::vector<StaticInput> statics_ = {};
   std::map<std::string, std::string> metadata_ = {};
   bool may_wait_ = true;
-  size_t found_ = 0;  // operands found so far that made inputs static
+  size_t found_ = 0;  // number of operands found so far that need static inputs
 };
 
 /// A model that was read but is not yet compiled.
 struct Imported {
-  std::unique_ptr<Program> program = {};    ///< if static: compiled for likely values; null: none compiles
-  std::shared_ptr<StaticModel> model = {};  ///< null: nothing is static
+  std::unique_ptr<Program> program = {};    ///< with static inputs: for likely values, or null if none can be imported
+  std::shared_ptr<StaticModel> model = {};  ///< null: no input is static
 };
 
-/// Reads a model and finds its static inputs. If CompileOptions::static_inputs names them, throws if the model compiles
-/// for none of the likely values.
+/// Translates a model and finds its static inputs. With CompileOptions::static_inputs, throws if the model cannot be
+/// translated for any of the likely values.
 Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOptions& options,
                        onnx::SizeDecisions* decisions = nullptr);
 
 /// Reads a model from a file or from memory (external data from `folder`), or the program in a saved program.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options);
-/// Compiles what was imported. Throws E502 for options about reading the model.
+/// Compiles an imported model. Throws E502 for options about reading the model.
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
-/// Makes an executable that runs a static model on the device of the options. With `is_whole` these options also say
-/// how to read the model. Throws if the device cannot run the likely program.
+/// Makes an executable that runs a static model on the device of the options. `is_whole`: the options also determine
+/// how the model is read. Throws if the device cannot run the likely program.
 std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOptions& options, bool is_whole,
                                               CompileReport report);
 

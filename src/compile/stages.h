@@ -9,7 +9,7 @@
 #include "passes/pipeline.h"
 #include "runtime/saved.h"
 
-/// The stages that compile.cpp calls in order; other callers start at a later one.
+/// The stages of compiling, which compile.cpp calls in order; other callers start at a later stage.
 namespace weft {
 
 namespace onnx {
@@ -19,7 +19,7 @@ struct SizeDecisions;
 struct StaticNeeds;
 }  // namespace onnx
 
-/// Translates a model into a program. With `faults`, nodes that cannot be translated are listed there and left out.
+/// Translates a model into a program. With `faults`, lists nodes that cannot be translated there and leaves them out.
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults = nullptr,
                                 onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
@@ -33,25 +33,24 @@ ModelPlace place_of(const std::filesystem::path& file);
 /// Returns saved_model.pb in a folder (E106 if there is none), and any other path unchanged.
 std::filesystem::path model_file(const std::filesystem::path& path);
 
-/// Translates a model of another framework than ONNX, recognised by its first bytes; null for any other file. With
-/// `nodes`, lists nodes that cannot be translated there and throws no error for them. E310 for a signature, a tag or
-/// outputs that the model does not have.
+/// Translates a model of another framework than ONNX, recognised by its first bytes; returns null for any other file.
+/// With `nodes`, lists nodes that cannot be translated there and throws no error for them. Throws E310 for a signature,
+/// a tag or outputs that the model does not have.
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
-/// Translates a program of torch.export. E310 for sizes, values and inputs that it does not have.
+/// Translates a program of torch.export. Throws E310 for requested sizes, values and inputs that it does not have.
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 
-/// Copies constants that lie in the caller's memory, for models that are read again later.
+/// Copies constants in the options that are in the caller's memory, for models that are translated again later.
 void own_constants(CompileOptions& options);
 
 /// Compiles a frontend's program for the device of the options.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report);
 
-/// Compiles a program that was imported for certain sizes; for other sizes the model may be imported and compiled
-/// again.
+/// Compiles a program that is valid for some sizes only (`decisions`). For other sizes, runs compile the model again.
 std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
                                             onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);
@@ -59,7 +58,7 @@ std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> m
 /// Compiles a frontend's program for several devices, which compute each run together.
 std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
                                           CompileReport report);
-/// Compiles for several devices from the program text that every chip starts from.
+/// Does the same from the program's text after the shared passes.
 std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
                                           CompileReport report);
 
@@ -69,7 +68,7 @@ void run_shared_passes(Program& program, const CompileOptions& options, CompileR
 void run_chip_passes(Program& program, const PassContext& context, const CompileOptions& options,
                      CompileReport& report);
 
-/// Returns the program after the shared passes as text (large constants by reference); each chip starts from it.
+/// Returns a program after the shared passes as text and large constants, from which it is compiled for each chip.
 std::shared_ptr<const ProgramSource> source_of(const Program& program, const CompileOptions& options);
 
 /// Lowers a program (after the shared passes) to kernel calls for one chip. `options.choose`, or else the cost model,
@@ -83,10 +82,10 @@ VendorLibraries find_libraries(const Place& place, const CompileOptions& options
 /// Returns the device's name in the store of tunings (kernel_build/tunings.h).
 std::string tuning_key(const Place& place);
 
-/// Sets options.choose, unless it is set, to choose by stored measurements of this device; measures first if the
-/// options ask for it. Opens the vendor's libraries only if a measurement needs them, because opening takes long.
+/// Sets options.choose to choose by measurements of this device: new ones if the options ask for tuning, else stored
+/// ones unless options.choose is set. Opens the vendor's libraries only if tuning or a measurement needs them.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
-/// Returns the options that choose by the stored measurements of a chip, which need not be present.
+/// Returns the options with `choose` set by stored measurements of a chip, unless it is set. The chip may be absent.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
 
 /// Returns the C++ source of each kernel of a plan, for the code generator.
@@ -98,8 +97,8 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
 
-/// Makes a reference executable. It runs the frontend's program without passes, in f32 only, or the program after a
-/// chip's passes, to check them, also in another precision. E502 for options that it does not support.
+/// Makes a reference executable. It interprets the frontend's program (in f32 precision only), or the program after a
+/// chip's passes, to check the passes. Throws E502 for options that it does not support.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
 
@@ -109,7 +108,7 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 
-/// Loads a saved program: the code in it that runs best on this chip; if there is none, compiles the program in it.
+/// Loads a saved program: uses its best code that runs on this device, else compiles the program in the file.
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name);
 
 }  // namespace weft

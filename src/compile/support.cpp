@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the nodes of a model that a device runs, by the frontend, the shared passes and lowering, without codegen.
+// Finds the nodes of a model that a device supports, by the frontend, the passes and lowering. Compiles no kernel.
 #include <algorithm>
 #include <map>
 
@@ -12,22 +12,21 @@
 #include "lower/lower.h"
 
 namespace weft {
-namespace {
 
-void refuse_node(std::vector<NodeSupport>& nodes, size_t node, const std::string& why) {
+static void refuse_node(std::vector<NodeSupport>& nodes, size_t node, const std::string& why) {
   if (node < nodes.size() && nodes[node].why.empty()) nodes[node].why = why;
 }
 
 /// Marks as unsupported the nodes that a source names: "node 12 'cat_3' (Concat) .. node 14 (Relu)".
-void refuse_node(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>& numbers, std::string_view source,
-                 const std::string& why) {
+static void refuse_node(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>& numbers,
+                        std::string_view source, const std::string& why) {
   for (const auto& [name, number] : numbers) {
     if (source.find(name) != source.npos) refuse_node(nodes, number, why);
   }
 }
 
-void judge_lowering(std::unique_ptr<Program> program, const Place& place, const CompileOptions& options,
-                    std::vector<NodeSupport>& nodes) {
+static void judge_lowering(std::unique_ptr<Program> program, const Place& place, const CompileOptions& options,
+                           std::vector<NodeSupport>& nodes) {
   if (!program || place.reference) return;
   std::map<std::string, size_t> numbers;
   for (size_t i = 0; i < nodes.size(); ++i) numbers.emplace(nodes[i].node, i);
@@ -38,8 +37,6 @@ void judge_lowering(std::unique_ptr<Program> program, const Place& place, const 
     refuse_node(nodes, numbers, refused.node, refused.why);
   }
 }
-
-}  // namespace
 
 std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, const CompileOptions& given) {
   const std::filesystem::path path = model_file(model_path);
@@ -53,7 +50,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   }
   auto model = std::make_shared<const onnx::Model>(onnx::read_model(path));
   CompileOptions options = given;
-  bool is_open = false;  // values of inputs decide which nodes there are, and no likely value compiles
+  bool is_open = false;  // there are static inputs, and the model cannot be imported for any likely value
   try {
     Imported imported = import_static(model, given);
     is_open = !imported.program;

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The most candidates that are tried for a decision, best estimates first; the rest are not worth a compile.
+/// The greatest number of candidates that are tried for a decision, best estimates first.
 constexpr size_t max_candidates = 12;
 
 double median(std::vector<double> values) {
@@ -41,7 +41,7 @@ struct Problem {
   std::map<std::string, double> times;  // time of one occurrence with each measured candidate
 };
 
-/// Chooses numbers for symbolic sizes: those that the decisions assume, else 16 or the nearest bound.
+/// Chooses numbers for symbolic sizes: the numbers that decisions assume, else 16 or the nearest bound.
 SymbolValues assumed_sizes(const std::vector<Port>& ports, const Table<Decision>& decisions) {
   SymbolValues values;
   for (const Decision& decision : decisions) {
@@ -107,7 +107,7 @@ class Tuner {
   }
 
  private:
-  /// Loads stored measurements; candidates that have one are not measured again.
+  /// Loads stored measurements, so that candidates with one are not measured again.
   void recall() {
     if (!options_.cache) return;
     for (Tuning& tuning : TuningStore(TuningStore::default_file()).known_for(key_, library_)) {
@@ -168,7 +168,7 @@ class Tuner {
                                   "those of this run; fix them with --symbol or --shape"));
   }
 
-  /// Sorts the candidates by estimate: the favourite first, then those that need a measurement, then the others.
+  /// Orders the candidates: the favourite, then candidates that need a measurement, then the others, each by estimate.
   void rank(const Decision& decision, Problem& problem) const {
     std::vector<size_t> order(decision.candidates.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -216,7 +216,7 @@ class Tuner {
     for (auto& [text, problem] : problems_) {
       problem.nanoseconds = median(all.at(text)) / problem.places;
       double& favourite_time = problem.times[problem.candidates[0]];
-      if (favourite_time > 0) {  // the machine's speed may differ from that of the stored times
+      if (favourite_time > 0) {  // the machine's speed may have been different when the stored times were measured
         double scale = problem.nanoseconds / favourite_time;
         for (auto& [candidate, time] : problem.times) time *= scale;
       }
@@ -247,15 +247,15 @@ class Tuner {
     return found == decision.candidates.end() ? favourite(decision) : found - decision.candidates.begin();
   }
 
-  /// True if the trial uses this candidate. It does not if a library cannot compute the call.
+  /// True if the trial uses this candidate. False, for example, for a library that cannot compute the call.
   static bool took(const Trial& trial, const std::string& problem, const std::string& candidate) {
     return std::ranges::any_of(trial.decisions, [&](const Decision& decision) {
       return decision.problem == problem && decision.candidates[decision.chosen].name == candidate;
     });
   }
 
-  /// Alternates runs of the trial and of the program of favourites. The candidate's time is the favourite's time
-  /// multiplied by the median ratio of the two.
+  /// Alternates runs of the trial and of the program with all favourites. The time of a candidate is its favourite's
+  /// time multiplied by the median ratio of their times.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
     constexpr auto enough = std::chrono::milliseconds(400);

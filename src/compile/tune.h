@@ -4,8 +4,8 @@
 #include "kernel_build/tunings.h"
 
 /// Tunes by measurement. Compiles the program repeatedly, each time with the next candidate of every decision. Times
-/// the candidates' steps inside whole runs. These alternate with runs of the cost model's choice, so that other load on
-/// the machine slows both (docs/tuning.md).
+/// the candidates' steps inside whole runs. These runs alternate with runs of the cost model's choice, so that other
+/// load on the machine slows both (docs/tuning.md).
 namespace weft {
 
 /// The measurements of one decision.
@@ -15,7 +15,7 @@ struct TunedProblem {
   double nanoseconds = 0;  ///< time of the cost model's choice, for one occurrence
   std::string favourite;   ///< the cost model's choice
   std::string fastest;
-  double gain = 1;   ///< the favourite's time divided by the fastest one's
+  double gain = 1;   ///< the favourite's time divided by the fastest candidate's
   int measured = 0;  ///< measured candidates, the favourite included
 };
 
@@ -28,10 +28,10 @@ struct TuneReport {
 };
 
 /// Measures for at most `options.tune` seconds (but always the first round) and stores the times in the default store,
-/// unless the options forbid caches. E501 if the chip is not present; errors of running the program are passed on.
+/// unless the options forbid caches. Throws E501 if the chip is not present, and the errors of running the program.
 TuneReport tune(const ProgramSource& source, const Place& place, const CompileOptions& options);
 
-/// Measures in the same way for the file of a model or a saved program.
+/// Calls `tune` for the program in a model's file or a saved program.
 TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions over sequences and optionals.
+// Functions on sequences and optionals.
 #include <algorithm>
 
 #include "base/container.h"
@@ -8,7 +8,7 @@
 namespace weft::host {
 namespace {
 
-/// Returns index `at` of [0, count), counted from the end if negative.
+/// Returns `at`, or at + count if `at` is negative. Throws E301 if the result is outside [0, count).
 int64_t place(int64_t at, int64_t count, const char* what) {
   int64_t place = at < 0 ? at + count : at;
   if (place >= 0 && place < count) return place;
@@ -25,7 +25,7 @@ const Tensor& item_of(Operands in) {
 
 Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }
 
-/// A tensor viewed as `outer` pieces of `size` x `inner` elements along an axis. Bytes and strings use the same code.
+/// The products of a tensor's sizes before an axis (`outer`) and after it (`inner`).
 struct Pieces {
   int64_t outer = 1, inner = 1;
   Pieces(const std::vector<int64_t>& dims, size_t axis) {
@@ -36,7 +36,7 @@ struct Pieces {
   }
 };
 
-/// Copies `size` rows from row `from_row` (of `from_rows`) to row `to_row` (of `to_rows`) in each of the outer pieces.
+/// Copies `size` rows of `width` elements, from row `from_row` of `from_rows` to row `to_row` of `to_rows`, per piece.
 template <class T>
 void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_t to_rows, int64_t to_row, int64_t size,
                int64_t outer, int64_t width) {
@@ -58,7 +58,7 @@ class Assembly {
     }
   }
 
-  /// Copies rows [from_row, from_row + size) of `part`, which has `rows` rows, to rows from `at` on.
+  /// Copies rows [from_row, from_row + size) of `part`, which has `rows` rows, to rows [at, at + size) of the result.
   void put(const Tensor& part, int64_t rows, int64_t from_row, int64_t at, int64_t size) {
     int64_t to_rows = result_.dims[axis_];
     if (part.dtype == DType::string)
@@ -79,10 +79,10 @@ class Assembly {
   std::vector<std::string> strings_;
 };
 
-constexpr int64_t max_parts = int64_t{1} << 24;  // even if another axis has size 0, so that parts need no memory
+constexpr int64_t max_parts = int64_t{1} << 24;  // needed if another axis has size 0: the parts then take no memory
 
 /// Returns the lengths of the parts into which `size` rows are split. Operand 1 is the length of all parts but the
-/// last, or the list of all lengths. Without it each length is 1.
+/// last, or the list of all lengths; without operand 1, each length is 1.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings as features of a model, as TensorFlow makes them: pieces, n-grams (runs of tokens), hash buckets.
+// Functions that make features from strings as TensorFlow does: pieces, n-grams (runs of tokens), hash buckets.
 #include <bit>
 #include <cstring>
 
-#include "base/numeric.h"
 #include "host/functions.h"
 
 namespace weft::host {
@@ -44,14 +43,14 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
 // --- runs of tokens --------------------------------------------------------------------------------------------------
 
 struct Padding {
-  int64_t most;      ///< -1: as much as a run can take
+  int64_t most;      ///< most padding tokens at each end of a row; -1: one less than the length of an n-gram
   bool keeps_short;  ///< a row shorter than every n-gram becomes one padded n-gram
   const std::string &separator, &left, &right;
 
   int64_t width(int64_t run) const { return most < 0 ? run - 1 : std::min(most, run - 1); }
 };
 
-/// Joins tokens [first, last) of a row, with `pad` padding tokens before and after them.
+/// Joins tokens [first, last) of a row that has `pad` padding tokens before and after it.
 std::string joined(const Padding& p, std::span<const std::string> row, int64_t first, int64_t last, int64_t pad) {
   std::string text;
   auto size = std::ssize(row);
@@ -132,7 +131,7 @@ class Fingerprint {
     return of_two(rotated(e + f, 43) + rotated(g, 30) + h, e + rotated(f + a, 18) + g, by);
   }
 
-  /// Mixes in the 32 bytes from `at` on.
+  /// Mixes the 32 bytes from `at` on with a and b.
   Pair block(size_t at, uint64_t a, uint64_t b) const {
     uint64_t w = word(at), x = word(at + 8), y = word(at + 16), z = word(at + 24);
     a += w, b = rotated(b + a + z, 21);

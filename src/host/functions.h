@@ -26,12 +26,12 @@ Values concat_text(Operands in);
 Values split_text(const HostCall& call, Operands in);
 Values normalize_text(const HostCall& call, Operands in);
 Values match_text(const HostCall& call, Operands in);
-/// Returns the string of element `index`. Numbers are written as onnxruntime does: 8 digits, INF, -INF and NaN.
+/// Returns element `index` as a string. Writes reals as onnxruntime does: 8 significant digits, INF, -INF and NaN.
 std::string text_of(const Tensor& tensor, int64_t index);
 /// Splits a string at a delimiter; with an empty delimiter, at runs of white space. Makes at most `most` splits (-1:
 /// any number); the rest stays whole.
 std::vector<std::string> pieces(std::string_view text, std::string_view delimiter, int64_t most);
-/// Returns the number that the text states; throws E303 if it is none.
+/// Returns the number in the text; throws E303 if the text is no number.
 double number_of(const std::string& text);
 
 // Defined in features.cpp.
@@ -52,7 +52,7 @@ template <class... Args>
   throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});
 }
 
-/// Wraps a tensor in an optional: a result has this type if only the run knows its number of elements.
+/// Wraps a tensor in an optional, which is the type of results with sizes that are known only in the run.
 inline Tensor boxed(Tensor tensor) { return make_container(Type::Kind::optional, {std::move(tensor)}); }
 
 }  // namespace weft::host

@@ -4,14 +4,13 @@
 #include "host/functions.h"
 
 namespace weft::host {
-namespace {
 
-Tensor keys_of(const HostCall& call) {
+static Tensor keys_of(const HostCall& call) {
   if (!call.strings.empty()) return make_string_tensor({std::ssize(call.strings)}, call.strings);
   return make_i64_tensor(call.numbers);
 }
 
-Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
+static Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
   size_t width = bits(tensor.dtype) / 8;
   Tensor rest{.dtype = tensor.dtype, .dims = {count}};
   rest.data = tensor.data.part(first * width, count * width);
@@ -19,7 +18,7 @@ Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
 }
 
 /// Returns the index in `keys` of each key of `wanted`; -1 if absent.
-std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
+static std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
   auto find_each = [](const auto& have, const auto& want) {
     std::vector<int64_t> found;
     for (const auto& key : want) {
@@ -33,7 +32,7 @@ std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
 }
 
 /// Returns the elements of `values` at these indices as [1, n] of `type`; 0 or "" for index -1.
-Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType type) {
+static Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType type) {
   std::vector<int64_t> dims = {1, std::ssize(places)};
   if (type == DType::string) {
     std::vector<std::string> strings;
@@ -47,8 +46,6 @@ Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType ty
   }
   return make_tensor(type, dims, std::span<const double>(numbers));
 }
-
-}  // namespace
 
 Values zip_map(const HostCall& call, Operands in) {
   Tensor keys = keys_of(call);

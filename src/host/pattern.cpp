@@ -20,7 +20,7 @@ using Set = Pattern::Set;
 using Range = Pattern::Range;
 using Op = Pattern::Op;
 
-/// A parsed expression.
+/// A node of the syntax tree of a regular expression.
 struct Node {
   enum class Kind : uint8_t { set, place, sequence, choice, repeat } kind;
   Set set = {};
@@ -67,7 +67,7 @@ std::vector<Range> complement(std::vector<Range> ranges) {
   return rest;
 }
 
-/// Recursive descent over `choice := sequence (| sequence)*`; depth is bounded.
+/// A recursive-descent parser of regular expressions, with a limit on the depth.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -177,7 +177,7 @@ class Parser {
     return set({{code, code}});
   }
 
-  /// Parses a group after its opening bracket; nothing if it holds only flags.
+  /// Parses a group after its opening bracket; returns nothing if the group has only flags.
   std::optional<Node> group(int depth) {
     if (take("?P<") || (text_.substr(at_).starts_with("?<") && !text_.substr(at_).starts_with("?<=") &&
                         !text_.substr(at_).starts_with("?<!") && take("?<"))) {
@@ -292,12 +292,12 @@ class Parser {
   Flags flags_;
 };
 
-/// The compiler of an expression to NFA instructions. Matching continues after the last instruction of a part.
+/// A compiler of regular expressions to NFA instructions. Matching continues after the last instruction of a node.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Counts each visit towards the limit, because repeating an expression without instructions also takes time.
+  /// Writes the instructions of a node. The limit is on visits, because repeating an empty expression takes time too.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +10,8 @@ namespace weft::host {
 /// Thompson, "Regular expression search algorithm", 1968), so no pattern needs exponential time.
 ///
 /// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
-/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. E122 for the
-/// rest of RE2 (\p{..}, \Q..\E, \C, the flag U) and for lookaround and back references.
+/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. Throws E122
+/// for the rest of RE2 (\p{..}, \Q..\E, \C, the flag U) and for lookaround and back references.
 class Pattern {
  public:
   explicit Pattern(std::string_view text);
@@ -33,7 +32,7 @@ class Pattern {
   enum class Op : uint8_t { set, split, jump, begin, end, line_begin, line_end, boundary, no_boundary, done };
   struct Instruction {
     Op op;
-    uint32_t to = 0, other = 0;  ///< next instruction; for a set, its number
+    uint32_t to = 0, other = 0;  ///< next instructions of split and jump; for a set, `to` is its number
   };
 
  private:

@@ -20,8 +20,8 @@ namespace {
 
 using File = std::span<const std::byte>;
 constexpr size_t max_pixels = size_t{1} << 28;
-/// Limits on pixels, so that a small file cannot take a gigabyte. A picture above `pixels_for_all` may have at most
-/// `pixels_per_byte` pixels for each byte of its file; only blank pictures compress further.
+/// Limits on pixels, so that a small file cannot take a gigabyte. A picture of more than `pixels_for_all` pixels may
+/// have at most `pixels_per_byte` pixels per byte of its file; only blank pictures compress better.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
 [[noreturn]] void refuse_picture(std::string what, std::string hint = "") {
@@ -41,7 +41,7 @@ const unsigned char* bytes_of(File file) { return reinterpret_cast<const unsigne
 
 // --- decoders of the system, found at run time -----------------------------------------------------------------------
 
-/// A shared library that is never closed. Functions are found by the type that their header declares.
+/// A shared library that is never closed. The caller gives the type of each function, as its header declares it.
 class Library {
  public:
   Library(const char* name, const char* kind) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)), name_(name) {
@@ -92,7 +92,7 @@ int tjDestroy(void*);
 int WebPGetInfo(const uint8_t*, size_t, int*, int*);
 uint8_t* WebPDecodeRGBInto(const uint8_t*, size_t, uint8_t*, size_t, int);
 }
-// Limits the scans of a progressive JPEG: a small file with thousands of scans decodes slowly.
+// Flags of turbojpeg: RGB output; a limit on the scans of a progressive JPEG, because thousands of scans decode slowly.
 constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;
 
 Picture decode_jpeg(File file) {
@@ -126,7 +126,7 @@ Picture decode_webp(File file) {
 
 // --- JPEG 2000 -------------------------------------------------------------------------------------------------------
 
-/// The data that openjpeg reads.
+/// The file that openjpeg reads, and the position of the next byte.
 struct Reader {
   File file;
   size_t at = 0;
@@ -198,7 +198,7 @@ Picture decode_jpeg_2000(File file, OPJ_CODEC_FORMAT format) {
 
 // --- formats of plain rows -------------------------------------------------------------------------------------------
 
-/// A reader of numbers, in either byte order, at positions of the file; E212 beyond the file's end.
+/// A reader of numbers, in either byte order, at positions of the file. Throws E212 beyond the file's end.
 class Numbers {
  public:
   Numbers(File file, bool is_big) : file_(file), is_big_(is_big) {}

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 /// Decodes picture files: JPEG, PNG, WebP, JPEG 2000, BMP, PNM and TIFF without compression.
@@ -20,7 +19,7 @@ bool is_picture(std::span<const std::byte> file);
 /// Decodes a picture as RGB; blends transparency with white. Throws E212 for an unknown format, a damaged file, or a
 /// picture above 2^28 pixels, or above both 2^24 pixels and 2^13 pixels for each byte of the file.
 Picture decode_picture(std::span<const std::byte> file);
-/// Converts to grey with the weights of ITU-R 601 in 16-bit fixed point.
+/// Returns the picture in grey, computed with the weights of ITU-R 601 in 16-bit fixed point.
 Picture grey(const Picture& picture);
 
 }  // namespace weft::host

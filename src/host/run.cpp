@@ -23,10 +23,8 @@ bool takes_operands(HostFn fn, size_t count) {
   return count == least || (least < all && count == all - 1);
 }
 
-namespace {
-
-/// Checks the kinds of operands, because the functions rely on them and a damaged plan may contain any call.
-void check_operands(HostFn fn, std::span<const Tensor> in) {
+/// Throws for operands of wrong kinds, because a damaged plan may contain any call and the functions do not check them.
+static void check_operands(HostFn fn, std::span<const Tensor> in) {
   std::string_view wanted = operands_of(fn);
   bool fits = takes_operands(fn, in.size());
   for (size_t i = 0, at = 0; fits && i < in.size() && at < wanted.size(); ++i, ++at) {
@@ -38,8 +36,6 @@ void check_operands(HostFn fn, std::span<const Tensor> in) {
   }
   check(fits, "a function of the host gets the kinds of operands that it takes");
 }
-
-}  // namespace
 
 std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in) {
   using namespace host;

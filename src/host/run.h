@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <span>
 #include <string>
 #include <vector>
 
@@ -9,15 +8,15 @@
 
 namespace weft {
 
-/// Returns the operand types of a function, one letter each: c a container, t a tensor of strings, n one of numbers, x
-/// either, v anything. Operands after ? are optional; * repeats the one before.
+/// Returns the kinds of a function's operands, one letter each: c a container, t a tensor of strings, n a tensor of
+/// numbers, x any tensor, v anything. Operands after ? are optional; * repeats the operand before it.
 std::string_view operands_of(HostFn fn);
 /// True if the function takes this many operands.
 bool takes_operands(HostFn fn, size_t count);
 
-/// Runs the call; results are the same on every target. Throws E301 for an item that does not exist, E303 for a string
-/// that is not a number, E312 for items with sizes or ranks that do not fit. A sequence without other owners is changed
-/// in place, so move operands that are not read again.
+/// Runs the call; all targets use this function. Throws E301 for an item that does not exist, E303 for a string that is
+/// not a number, E312 for items with sizes or ranks that do not fit. Changes a sequence without other owners in place,
+/// so callers should move operands that are not read again.
 std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in);
 
 /// Throws E122 for patterns that host/pattern.h does not support (lookaround, back references).

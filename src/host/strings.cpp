@@ -55,7 +55,7 @@ std::string in_case(const std::string& text, Case to) {
 
 // --- splitting -------------------------------------------------------------------------------------------------------
 
-/// Splits at runs of white space; after `most` splits the rest stays whole.
+/// Splits at runs of white space; after `most` splits (-1: no limit), the rest is one piece.
 std::vector<std::string> words(std::string_view text, int64_t most) {
   constexpr std::string_view space = " \t\n\r\f\v";
   std::vector<std::string> found;
@@ -87,7 +87,7 @@ void for_each_match(const Pattern& pattern, std::string_view text, const Visit& 
   }
 }
 
-/// Returns the pieces between matches of the patterns, which are applied one after another.
+/// Splits a text at the matches of the first pattern, then each piece at those of the next pattern, and so on.
 std::vector<std::string> between(const std::vector<Pattern>& separators, const std::string& text) {
   std::vector<std::string> parts = {text};
   for (const Pattern& separator : separators) {
@@ -115,7 +115,7 @@ std::vector<std::string> single_characters(std::string_view text) {
   return all;
 }
 
-/// Returns rows of strings as a tensor; shorter rows are padded.
+/// Returns rows of strings as a tensor of sizes `dims` and a last axis; pads shorter rows with `filler`.
 Tensor filled_up(std::vector<std::vector<std::string>> rows, std::vector<int64_t> dims, const std::string& filler) {
   size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());
@@ -199,8 +199,8 @@ Values concat_text(Operands in) {
   return each_text(in[0], [&](const std::string& text) { return text + strings(in[1])[at++]; });
 }
 
-/// Computes `split_text` by patterns. `numbers`: an unused value, whether ends are marked, the least characters of a
-/// token, whether patterns match tokens or the text between them. `strings`: the fill, then the patterns.
+/// Computes `split_text` by patterns. `numbers`: an unused value, 1 to add marks at the ends of each text, the least
+/// characters of a token, 1 if the pattern matches tokens (0: separators). `strings`: the padding, then the patterns.
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;

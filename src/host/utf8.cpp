@@ -7,15 +7,12 @@
 #include "host/functions.h"
 
 namespace weft::host {
-namespace {
 
-locale_t unicode() {
+static locale_t unicode() {
   static locale_t rules = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (!rules) refuse("E122", "the system has no locale C.UTF-8, which changes of case need");
   return rules;
 }
-
-}  // namespace
 
 std::pair<wint_t, size_t> decode_utf8(std::string_view text) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };

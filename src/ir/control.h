@@ -6,8 +6,8 @@
 /// known values, so passes may work on one module at a time. docs/control_flow.md explains all of it.
 namespace weft {
 
-/// Gives run-time symbols their values: `symbols[i]` becomes element i of an i64 vector. E314 if the element is below
-/// the symbol's `min`, or above its `max` or `most[i]`. Later instructions may use the symbol as a size. No results.
+/// Gives run-time symbols their values: `symbols[i]` becomes element i of the operand, an i64 vector. A run ends with
+/// E314 if the element is below the symbol's `min`, or above its `max` or `most[i]`. Has no results.
 struct Bind {
   static constexpr std::string_view name = "bind";
   Dims symbols = {};
@@ -17,9 +17,9 @@ struct Bind {
   bool operator==(const Bind&) const = default;
 };
 
-/// Runs the first of two bodies if operand 0 (bool[]) is true, else the second. Operands 1 to `first` are the
-/// parameters of the first body, the rest those of the second. Both bodies have results of these types. Where their
-/// sizes differ, the type has a symbol of `sets`, which gets the size of the body that ran.
+/// Runs the first of two bodies if operand 0 (bool[]) is true, else the second. Operands 1 to `first` (inclusive) are
+/// the arguments of the first body, the rest those of the second. Both bodies have results of `types`. A size that
+/// differs between the bodies is a symbol of `sets` in `types`; the symbol gets the size from the body that ran.
 struct If {
   static constexpr std::string_view name = "if";
   int64_t first = 0;
@@ -39,9 +39,9 @@ struct If {
 /// trip (if conditional), the carried values, then scan outputs. Results of the loop: the carried values after the last
 /// trip, then for each scan output its values from all trips, stacked along a new axis 0.
 ///
-/// `counter` is the symbol for the trip's number inside the body, from 0. If a carried size changes between trips, it
-/// is a symbol of `carries` in the parameter's type and one of `sets` in the result's. `count` is the number of trips
-/// made: `trips`, or for a conditional loop a symbol of `sets`.
+/// `counter` is the symbol for the trip's number inside the body, from 0. A carried size that changes between trips is
+/// a symbol of `carries` in the parameter's type and a symbol of `sets` in the result's type. `count` is the number of
+/// trips made: `trips`, or for a conditional loop a symbol of `sets`.
 struct Loop {
   static constexpr std::string_view name = "loop";
   Dim counter = 0;
@@ -62,9 +62,9 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h); `part` is the index of its program. The
-/// program's parameters and results are the operands and results here. If the part sets sizes, its last result holds
-/// the values of `sets`; `sizes` are the values of the part's other symbols.
+/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h). `part` is the index of the part's own program,
+/// which has the same parameters and results as this instruction has operands and results. If the part sets sizes, the
+/// program has one more result: the values of `sets`. `sizes` are the values of the part's other symbols.
 struct CpuPart {
   static constexpr std::string_view name = "cpu_part";
   int64_t part = 0;
@@ -83,10 +83,10 @@ struct CpuPart {
 /// Limit on the nesting of bodies (E152), because functions recurse over them.
 constexpr int max_body_depth = 64;
 
-/// Throws E152 or E158 for bodies nested too deep or in themselves, or run by two instructions.
+/// Throws E152 for bodies nested too deep, E158 for a body that runs itself or that several instructions run.
 void check_nesting(const Program& program);
 
-/// Returns the operands that become the parameters of body number `body`.
+/// Returns the operands that are the arguments of body number `body`.
 std::span<const Value> body_operands(const Instruction& instruction, size_t body);
 
 /// Returns the symbols that an instruction sets for the instructions after it.
@@ -99,7 +99,7 @@ using VisitSymbol = std::function<void(const Symbol&)>;
 /// Calls `visit` for each symbol in the operator's fields, the result types and the bodies, at each occurrence.
 void visit_symbols(const Instruction& instruction, const VisitSymbol& visit);
 
-/// Where each guard is checked: on entry to a module, or after the instruction that sets its last symbol.
+/// The places where the guards are checked: on entry to a module, or after the instruction that sets the last symbol.
 class GuardPlaces {
  public:
   explicit GuardPlaces(const Program& program);

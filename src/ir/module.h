@@ -37,7 +37,7 @@ struct Value {
   int64_t rank() const { return shape().rank(); }
   const std::string& source() const;
 };
-/// Returns "%12" or "%12.1" and the source: the value's name in profiles and reports, the same for every target.
+/// Returns "%12" or "%12.1" and the source: the value's name in profiles and reports, which is the same on all targets.
 std::string value_name(Value value);
 
 struct ValueHash {
@@ -52,7 +52,7 @@ struct Instruction {
   std::vector<Value> inputs;
   std::vector<Module*> modules;  ///< bodies of control flow
   Types types;                   ///< of the results
-  std::string source;            ///< "node 12 'cat_3' (Concat)": where in the model this came from
+  std::string source;            ///< "node 12 'cat_3' (Concat)": the place in the model
 
   // Maintained by Module.
   Module* parent = nullptr;
@@ -75,7 +75,7 @@ struct Instruction {
 
 class Module;
 
-/// A condition on sizes that cannot be proved while compiling; it is checked as soon as its sizes are known.
+/// A condition on sizes that cannot be proved while compiling. A run checks it as soon as the sizes have values.
 struct Guard {
   enum class Kind : uint8_t { equal, less_equal };
   Kind kind = Kind::equal;
@@ -100,7 +100,7 @@ class Module {
   Program& program() const { return program_; }
   const std::string& name() const { return name_; }
 
-  /// An iterator in order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
+  /// An iterator in program order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
   class iterator {
    public:
     explicit iterator(Instruction* at) : at_(at), next_(at ? at->next : nullptr) {}
@@ -126,8 +126,8 @@ class Module {
   const std::vector<Result>& results() const { return results_; }
   void set_results(std::vector<Result> results);
 
-  /// Appends an instruction at the current place (the end, unless a pass set another) or before `place`; infers its
-  /// types. If the shape rule throws, the error names `source`. An empty source means the current one (SourceScope).
+  /// Appends an instruction at the current place (the end, unless set_place set another) or before `place`. Infers its
+  /// types; if the shape rule throws, adds the current source to the error.
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
@@ -136,13 +136,13 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes all instructions with unread results and unused sizes; returns how many.
+  /// Removes instructions with unread results and unused symbols, but no parameters or side effects; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
   /// Moves `instruction` to directly before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
-  /// Returns the instruction before which append inserts; null: append at the end.
+  /// Returns the instruction before which append inserts new ones; null: append at the end.
   Instruction* place() const { return place_; }
   void set_place(Instruction* place) { place_ = place; }
 
@@ -169,7 +169,7 @@ class Module {
   std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // indices of each value among the results
 };
 
-/// A scope in which new instructions get this source.
+/// A scope in which new instructions of `module` get this source.
 class SourceScope {
  public:
   SourceScope(Module& module, std::string source) : module_(module), old_(module.current_source()) {
@@ -183,7 +183,7 @@ class SourceScope {
   std::string old_;
 };
 
-/// A scope in which new instructions go before `place` and get its source; passes write replacements this way.
+/// A scope in which new instructions of `module` are inserted before `place` and get the source of `place`.
 class ReplaceScope {
  public:
   ReplaceScope(Module& module, Instruction& place)
@@ -213,7 +213,7 @@ class Program {
 
   /// Returns the symbol called `name`; declares it with these bounds if it is new.
   Dim symbol(Symbol symbol);
-  /// Returns a symbol with an unused name, "d0", "d1" ..., for sizes that a model leaves open.
+  /// Declares a symbol with an unused name: "d", "d_0", "d_1" ... for the stem "d".
   Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);
   const std::map<std::string, Symbol, std::less<>>& symbols() const { return symbols_; }
 
@@ -232,7 +232,7 @@ class Program {
   void forget_since(Mark mark);
 
   std::string name;                             ///< model name for messages
-  std::map<std::string, Tensor> defaults;       ///< default values of main's parameters; never folded
+  std::map<std::string, Tensor> defaults;       ///< default values of main's parameters, which are not constants
   std::map<std::string, std::string> metadata;  ///< of the model
 
  private:
@@ -241,8 +241,8 @@ class Program {
   std::vector<Guard> guards_;
 };
 
-/// A scope in which `module` gets guards for conditions that shape rules called by this thread cannot prove. Of nested
-/// collectors, the innermost gets the guards. Module::append makes one; without any, such a condition is an error.
+/// A scope in which conditions that shape rules on this thread cannot prove become guards of `module`. Of nested
+/// scopes, the innermost counts. Module::append makes one; without any, such a condition is an error.
 class GuardCollector {
  public:
   explicit GuardCollector(Module& module);

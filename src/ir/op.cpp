@@ -5,12 +5,11 @@
 #include "ir/op_fields.h"
 
 namespace weft {
-namespace {
 
 /// Constants up to this many elements are printed in line.
 constexpr int64_t inline_elements = 64;
 
-std::string print_values(const Tensor& tensor) {
+static std::string print_values(const Tensor& tensor) {
   std::string text = "{";
   if (is_float(tensor.dtype)) {
     for (double value : to_doubles(tensor)) text += cat(text.size() > 1 ? ", " : "", value);
@@ -20,9 +19,7 @@ std::string print_values(const Tensor& tensor) {
   return text + "}";
 }
 
-bool is_number_type(DType type) { return type != DType::string && !is_complex(type); }
-
-}  // namespace
+static bool is_number_type(DType type) { return type != DType::string && !is_complex(type); }
 
 std::string_view Op::name() const { return info_->name; }
 
@@ -181,9 +178,7 @@ void parse(std::string_view text, Tensor& out, const ParseContext& context) {
   }
 }
 
-namespace {
-
-Type parse_type(std::string_view text, const ParseContext& context, int depth) {
+static Type parse_type(std::string_view text, const ParseContext& context, int depth) {
   constexpr int deepest = 64;
   if (depth > deepest) refuse(text.substr(0, 40), cat("a type: it is nested more than ", deepest, " deep"));
   auto inside = [&](std::string_view prefix) -> std::string_view {
@@ -200,8 +195,6 @@ Type parse_type(std::string_view text, const ParseContext& context, int depth) {
   }
   return parse_shape(text, context);
 }
-
-}  // namespace
 
 void parse(std::string_view text, Type& out, const ParseContext& context) { out = parse_type(text, context, 0); }
 

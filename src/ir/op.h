@@ -14,19 +14,18 @@
 #include "base/tensor.h"
 #include "base/wide.h"
 
-/// Operators. Each is an aggregate in a file of ops/ that lists its fields once:
+/// Operators. Each is an aggregate that lists its fields once:
 ///
 ///     struct Softmax {
 ///       static constexpr std::string_view name = "softmax";
 ///       int64_t axis = -1;
 ///       static auto fields() { return std::tuple{Field{"axis", &Softmax::axis}}; }
 ///       Types infer(Operands in) const;                          // the shape rule
-///       std::vector<Wide> evaluate(std::span<const Wide> in) const;  // the meaning
+///       std::vector<Wide> evaluate(std::span<const Wide> in) const;  // the reference implementation
 ///       bool operator==(const Softmax&) const = default;
 ///     };
 ///
-/// `Op` holds any operator by value. Printing, parsing, comparison, saving and substitution of sizes are all derived
-/// from fields().
+/// `Op` holds an operator of any type. Printing, parsing, comparison and substitution of sizes derive from fields().
 namespace weft {
 
 class Op;
@@ -50,7 +49,7 @@ struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
   std::function<Tensor(std::string_view)> blob_of;  ///< returns a large constant by its name `@...`
 };
-/// The context for printing: `name_blob` stores a large constant and returns its name; if null, prints only its hash.
+/// The context for printing: `name_blob` stores a large constant and returns its name; if null, a hash is printed.
 struct PrintContext {
   std::function<std::string(const Tensor&)> name_blob;
 };
@@ -65,7 +64,7 @@ struct OpInfo {
   std::string_view name;
   /// Returns result types for operand types; throws an Error (still without the node) if the operands do not fit.
   Types (*infer)(const Op&, Operands);
-  /// Computes the results in wide types (reference). Null if the interpreter runs the operator itself (control flow).
+  /// Computes the results in wide types (reference). Null for control flow, parameters and collectives.
   std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
   std::vector<Attribute> (*print)(const Op&, const PrintContext&);
   Op (*parse)(std::span<const Attribute>, const ParseContext&);
@@ -74,7 +73,7 @@ struct OpInfo {
   Op (*substitute)(const Op&, const std::function<Dim(const Symbol&)>&);
   /// Returns the name to show instead of `name`, such as the function of an elementwise operator; null for most.
   std::string_view (*display)(const Op&);
-  bool has_side_effects;  ///< never removed, merged or reordered (random numbers, some custom operators)
+  bool has_side_effects;  ///< must not be removed, merged or reordered (such as collectives)
 };
 
 /// Any operator, immutable, cheap to copy.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Overloads that print and parse the fields of operators and replace their symbols, selected by the field's type.
+/// Overloads for each type of field that print and parse fields of operators, and replace the symbols in them.
 #include <concepts>
-#include <tuple>
 #include <type_traits>
 
 #include "ir/op.h"

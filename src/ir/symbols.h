@@ -7,7 +7,7 @@ namespace weft {
 /// True if a field of the operator contains a symbolic size.
 bool has_symbols(const Op& op);
 
-/// True if all results have static sizes and follow from constants. `known[id]`: whether earlier instructions do.
+/// True for a constant, and for a result of static sizes computed only from instructions with known[id].
 bool follows_from_constants(const Instruction& i, const std::vector<bool>& known);
 
 }  // namespace weft

@@ -103,7 +103,7 @@ class Printer {
   std::unordered_map<const Instruction*, size_t> numbers_;
 };
 
-/// A reader of one line, token by token. Each read checks that it finds the expected token.
+/// A reader of one line, token by token. Throws E191 if the next token is not the expected one.
 class Cursor {
  public:
   Cursor(std::string_view line, size_t number) : line_(line), rest_(line), number_(number) {}
@@ -383,7 +383,7 @@ class Parser {
     return {found->second, index};
   }
 
-  /// Throws unless the written types equal those of the shape rule.
+  /// Throws unless the written type equals the type from the shape rule. Does not check a missing type or a list.
   void check_types(Cursor& cursor, const std::string& written, const Types& inferred) {
     if (written.empty() || written.front() == '(') return;
     Type type;

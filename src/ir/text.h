@@ -18,8 +18,8 @@
 ///       return "y"=%3
 ///     }
 ///
-/// Later results of an instruction are `%4.1`, `%4.2`; bodies of control flow follow the operands as `[module, ...]`.
-/// When parsing, any word may follow `%`.
+/// The second and third result of an instruction are `%4.1`, `%4.2`; bodies of control flow follow the operands as
+/// `[module, ...]`. The parser accepts any word after `%`.
 namespace weft {
 
 std::string print(const Program& program, const PrintContext& context = {});
@@ -36,7 +36,7 @@ OpText parse_op_text(std::string_view text);
 using OpFactory = std::function<Op(std::string_view name, std::span<const Attribute>, const ParseContext&)>;
 
 /// Parses a program. Throws E191 with the line for malformed text, and the errors of the shape rules. `blob_of` returns
-/// the large constants that print stored elsewhere.
+/// a large constant by the name that PrintContext::name_blob gave it.
 std::unique_ptr<Program> parse_program(std::string_view text, const OpFactory& make_op,
                                        std::function<Tensor(std::string_view)> blob_of = {});
 

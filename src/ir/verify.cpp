@@ -27,7 +27,7 @@ void verify_operands(const Instruction& i, std::string_view after) {
   }
 }
 
-/// True if two types may be equal. They may differ in form, because a pass can simplify sizes that a shape rule cannot.
+/// True unless the types are known to differ. Sizes may have different forms, because a pass may have simplified them.
 bool compatible(const Type& a, const Type& b) {
   if (!a.is_tensor() || !b.is_tensor()) return same_but_sizes(a, b);
   if (a.shape.dtype != b.shape.dtype || a.shape.rank() != b.shape.rank()) return false;
@@ -48,7 +48,7 @@ void verify_types(const Instruction& i, std::string_view after) {
   if (!std::ranges::equal(inferred, i.types, compatible)) breach(after, i, "types that the rule does not give");
 }
 
-/// Checks the numbers of parameters and results of each body.
+/// Checks the number and types of each body's parameters, and the number of its results.
 void verify_bodies(const Instruction& i, std::string_view after) {
   size_t wanted = i.is<If>() ? 2 : i.is<Loop>() ? 1 : 0;
   if (i.modules.size() != wanted) breach(after, i, cat(i.modules.size(), " bodies instead of ", wanted));
@@ -66,7 +66,7 @@ void verify_bodies(const Instruction& i, std::string_view after) {
   }
 }
 
-/// The check that each run-time symbol gets its value before anything uses it.
+/// The check that each run-time symbol gets its value before anything uses the symbol.
 class SymbolOrder {
  public:
   SymbolOrder(const Program& program, std::string_view after) : after_(after) {

@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Checks the invariants of a program after the pass `after`: operands precede their readers (in the same or an outer
-/// module), user lists match operands, types match the shape rules. Throws an internal error otherwise.
+/// Throws an internal error if an invariant does not hold after the pass `after`: operands precede their readers, user
+/// lists match operands, types match the shape rules, bodies fit, and symbols get values before they are used.
 void verify(const Program& program, std::string_view after);
 
 }  // namespace weft

@@ -63,7 +63,7 @@ Codegen& open() {
   return *made;
 }
 
-/// Copies the T at `offset`; zeros if the file is too short.
+/// Returns the T at `offset`; zeros if the file is too short.
 template <class T>
 T read_at(std::span<const std::byte> file, uint64_t offset) {
   T value{};

@@ -21,8 +21,8 @@ std::string find_codegen_library();
 /// Returns the name of an installation's folder of libraries, next to "bin": "lib", unless the build sets another.
 std::string_view library_folder();
 
-/// Returns the library's build id, a hash of its contents, without opening it; empty if there is no library. It is part
-/// of cache keys, so these change with LLVM, the kernel headers and Weft's use of LLVM.
+/// Returns a hash that identifies the library's build, without opening it; empty if there is no library. The hash is
+/// part of cache keys, so these change with LLVM, the kernel headers and Weft's use of LLVM.
 const std::string& codegen_build();
 
 }  // namespace weft

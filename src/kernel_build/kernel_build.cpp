@@ -41,7 +41,7 @@ constexpr int ResourceUse::* numbers[] = {
     &ResourceUse::sgpr_spills, &ResourceUse::lds_bytes,    &ResourceUse::scratch_bytes, &ResourceUse::work_group,
     &ResourceUse::wave,        &ResourceUse::kernarg_bytes};
 
-/// Writes a cache entry: a line of text with the resources of each kernel, an empty line, the bytes.
+/// Writes a cache entry: for each kernel a line of text with its resources; an empty line; the compiled bytes.
 std::vector<std::byte> to_entry(const CodegenResult& result) {
   std::string head;
   for (const ResourceUse& kernel : result.kernels) {
@@ -105,7 +105,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// Hashes everything that affects the code. Strings are hashed with their lengths: "a", "bc" differs from "ab", "c".
+/// Hashes everything that affects the code. Separators keep members apart: "a", "bc" differs from "ab", "c".
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",

@@ -19,7 +19,7 @@ struct BuildOptions {
   KernelCache* cache = nullptr;         ///< null: the shared cache of the process; with a watch (base/watch.h) it must
                                         ///< live as long as the process
   const KernelPack* pack = nullptr;     ///< searched after the cache
-  std::vector<std::string> exported{};  ///< symbols that an x86 image exports; empty: all entries
+  std::vector<std::string> exported{};  ///< symbols that a CPU image exports; empty: all entries
   std::function<void(int done, int total)>
       progress{};  ///< called after each kernel, from any of the threads, one at a time
 };
@@ -44,7 +44,7 @@ struct BuiltKernels {
 /// but no others start.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
-/// Builds kernels. A refused source is an internal error with the compiler's messages and the path of the saved source.
+/// Builds kernels. A refused source is an internal error with the compiler's messages and the source.
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <memory>
 
 #include "base/knobs.h"
 #include "base/text.h"
@@ -16,13 +15,7 @@
 namespace weft {
 namespace {
 
-/// The header of a pack; `magic` contains its version. The table of entries and then their data follow.
-struct PackHeader {
-  std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'p', '0', '1'};
-  uint64_t count = 0;
-  Hash128 compiler, checksum;  // checksum: of the table of entries
-};
-static_assert(sizeof(PackHeader) == 48);
+constexpr uint64_t largest_frame = 64 << 20;  // a frame that asks for more memory counts as damaged
 
 template <class T>
 bool read_exactly(int fd, std::span<T> values, uint64_t offset) {
@@ -65,39 +58,36 @@ std::string KernelPack::read_places(const std::string& compiler) {
       header.magic != PackHeader().magic)
     return "it is not a pack of kernels";
   if (header.compiler != hash128(compiler)) return "another code generator made it";
-  if (header.count > (static_cast<uint64_t>(info.st_size) - sizeof header) / sizeof(Place)) return "it is damaged";
+  if (header.count > (static_cast<uint64_t>(info.st_size) - sizeof header) / sizeof(PackPlace)) return "it is damaged";
   places_.resize(header.count);
   bool is_whole = read_exactly(descriptor_.fd, std::span(places_), sizeof header) &&
                   hash128(std::as_bytes(std::span(places_))) == header.checksum;
   return is_whole ? "" : "it is damaged";
 }
 
-std::optional<Bytes> KernelPack::get(const Hash128& key) const {
-  auto place = std::ranges::lower_bound(places_, key, {}, &Place::key);
-  if (place == places_.end() || place->key != key) return std::nullopt;
-  std::vector<std::byte> data(place->size);
-  bool is_whole = read_exactly(descriptor_.fd, std::span(data), place->offset) && hash128(data) == place->checksum;
-  return is_whole ? std::optional(Bytes(std::move(data))) : std::nullopt;
+/// Returns the data of the frame at an offset; empty if it is damaged.
+Bytes KernelPack::unpack(uint64_t offset) const {
+  std::scoped_lock lock(mutex_);
+  if (frame_ == offset) return frame_data_;
+  frame_ = offset, frame_data_ = {};
+  PackFrame header;
+  if (!read_exactly(descriptor_.fd, std::span(&header, 1), offset)) return {};
+  if (std::max(header.packed_size, header.size) > largest_frame) return {};
+  std::vector<std::byte> packed(header.packed_size);
+  auto memory = std::make_shared_for_overwrite<std::byte[]>(header.size);
+  std::span data(memory.get(), header.size);
+  if (read_exactly(descriptor_.fd, std::span(packed), offset + sizeof header) && hash128(packed) == header.checksum &&
+      codegen().decompress(packed, data))
+    frame_data_ = Bytes(data, std::move(memory));
+  return frame_data_;
 }
 
-void write_pack(const std::filesystem::path& file, const std::string& compiler, std::span<const PackEntry> entries) {
-  std::map<Hash128, const Bytes*> sorted;
-  for (const PackEntry& entry : entries) sorted.emplace(entry.key, &entry.data);
-  std::map<Hash128, uint64_t> known;  // checksum of data -> its offset
-  std::vector<KernelPack::Place> places;
-  std::vector<std::span<const std::byte>> pieces(2);
-  uint64_t end = sizeof(PackHeader) + sorted.size() * sizeof(KernelPack::Place);
-  for (auto [key, data] : sorted) {
-    auto [place, is_new] = known.try_emplace(hash128(*data), end);
-    places.push_back({.key = key, .checksum = place->first, .offset = place->second, .size = data->size()});
-    if (!is_new) continue;
-    pieces.emplace_back(*data);
-    end += data->size();
-  }
-  pieces[1] = std::as_bytes(std::span(places));
-  const PackHeader header{.count = places.size(), .compiler = hash128(compiler), .checksum = hash128(pieces[1])};
-  pieces[0] = std::as_bytes(std::span(&header, 1));
-  write_file(file, pieces);
+std::optional<Bytes> KernelPack::get(const Hash128& key) const {
+  auto place = std::ranges::lower_bound(places_, key, {}, &PackPlace::key);
+  if (place == places_.end() || place->key != key) return std::nullopt;
+  Bytes data = unpack(place->frame);
+  bool is_inside = place->offset <= data.size() && place->size <= data.size() - place->offset;
+  return is_inside ? std::optional(data.part(place->offset, place->size)) : std::nullopt;
 }
 
 }  // namespace weft

@@ -58,7 +58,7 @@ std::vector<Tuning> kept_tunings(const std::string& chip);
 /// choice. It takes the cost model's choice otherwise, and if that choice was not measured.
 Chooser choose_by(std::span<const Tuning> tunings);
 
-/// Converts tunings to JSON text (schema weft.tunings.1) and back. Throws E212 for malformed text.
+/// Convert tunings to JSON text (schema weft.tunings.1) and back. parse_tunings throws E212 for malformed text.
 std::string tunings_text(std::span<const Tuning> tunings);
 std::vector<Tuning> parse_tunings(std::string_view text);
 

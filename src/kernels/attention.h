@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Attention, softmax(score(q k^T)) v, by online softmax, so that only one block of the scores exists at a time. Keys
-/// come in blocks; each row keeps its maximum and sum, and rescales earlier results when the maximum grows.
+/// come in blocks; each query row keeps its maximum and sum, and rescales earlier results when the maximum grows.
 ///
 /// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
 /// bytes, so any element type and any strides cost little. Query heads of a key-value head share its packing.
@@ -69,8 +69,8 @@ WEFT_INLINE Vec<f32, L> unit_of_columns(const T* from, i64 stride, i64 keys, i64
   }
 }
 
-/// Packs keys [0, count) of d elements, `stride` apart, into panels [panel][unit][nr] of words; columns past the count
-/// repeat the last key, and their scores are never read.
+/// Packs keys [0, count) of d elements, `stride` elements apart, into panels [panel][unit][nr] of words; columns past
+/// the count repeat the last key, and their scores are never read.
 template <class Mac, GemmTile tile, class T>
 WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to) {
   constexpr i64 nr = tile.nr(), G = Mac::group;
@@ -116,8 +116,8 @@ struct SeenRows : TileRows<Mac, tile> {
   WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, tasks::gemm_units(seen, Mac::group)) : all; }
 };
 
-/// Returns e^x for x <= 0 (and NaN); 0 where the result would be denormal. The product x log2(e) is rounded once: the
-/// error, which is proportional to |x|, never exceeds 2^-24 of the row's largest weight, which is 1.
+/// Returns e^x for x <= 0 (and NaN); 0 where the result would be denormal. x * log2(e) is rounded once. The error that
+/// this causes is at most 2^-24 of the row's largest weight, which is 1.
 template <class V>
 WEFT_INLINE V quick_exp_not_above_0(V x) {
   const V y = x * constant<V>(1.44269504088896340736);
@@ -170,9 +170,9 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
 /// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to
 /// (all, causal, a window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw
 /// products into scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the
-/// output; L is tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN as softmax does;
-/// with no keys at all it gives 0. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 also
-/// rounds the exponentials to bf16, but not their sum. Scratch: tasks::attention_scratch_bytes.
+/// output; L is tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN as softmax does; if
+/// no query of its task has keys, 0. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16
+/// also rounds the exponentials to bf16, but not their sum. Scratch: tasks::attention_scratch_bytes.
 template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,

@@ -16,8 +16,8 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// Copies rows [first, first + Rows) of a matrix with row stride `stride` into shared memory, as rows of Cols + pad
-/// elements, or transposed if `Turn`. Rows from `end` on and columns from `width` on become zero.
+/// Copies rows [first, first + Rows), which begin at row_at(row), into shared memory, as rows of Cols elements `Stride`
+/// apart, or transposed if `Turn`. Rows from `end` on and columns from `width` on become zero.
 template <class T, int Rows, int Cols, int Threads, bool Turn, int Stride, class At>
 WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const At& row_at) {
   constexpr int V = stage_lanes<T>, per_row = Cols / V, pieces = Rows * per_row;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. Warp groups of 64 queries each
-/// share the keys and values that one more warp group, the loader, copies to a ring in shared memory with cp.async. The
-/// matrix unit works on the next scores and the last sums while the threads turn the present
-/// scores into weights (Shah et al., "FlashAttention-3", 2024). Slot e of a task holds the keys of step e and the values
-/// of step e - 1. Where there are few queries, `Split` blocks of a cluster share the keys, and their results are
-/// combined in a fixed order.
+/// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. Each warp group computes 64
+/// queries. The warp groups share the keys and values, which one more warp group, the loader, copies with cp.async to a
+/// ring in shared memory. While the threads compute the softmax weights of a step, the matrix unit multiplies the
+/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). Slot e of a task (e = 0, 1,
+/// ...) holds the keys of step e and the values of step e - 1. With few queries, `Split` blocks of a cluster share the
+/// keys, and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -25,7 +25,7 @@ using tasks::attention_gate_bytes;
 using tasks::attention_group_keys;
 using tasks::attention_group_slots;
 
-/// A tile of `Rows` rows in shared memory, in panels of 64 elements: the addresses in it, and the copies to it.
+/// Copies tiles of `Rows` rows and D columns to shared memory, in panels of 64 columns.
 template <class T, int Rows, int D, int Threads>
 struct PanelStage {
   static constexpr int apart = Threads / 8;
@@ -45,7 +45,7 @@ struct PanelStage {
   }
 };
 
-/// Loads the fragment of A (m64k16) for this wave's 16 rows: k step `step` of 64-column panels at `from`.
+/// Loads columns [16 step, 16 step + 16) of this wave's 16 rows as fragment A (m64k16), from panels of 64 columns.
 template <class T, int Rows>
 WEFT_INLINE void load_queries(u32 (&a)[4], u32 from, int step) {
   const int row = thread_id() / 32 * 16 + lane_id() % 16;
@@ -70,7 +70,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Turns scores into weights, written to `p`, and writes to `shrink` the factors for earlier sums.
+/// Writes the softmax weights of scores `s` to `p`, and the factors that rescale earlier sums to `shrink`.
 template <class T, int Steps, class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[Steps][4], f32 (&shrink)[2]) {
   constexpr int count = 8 * Steps;
@@ -98,8 +98,8 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[Steps][4], f32 (
   WEFT_UNROLL for (int i = 0; i < count; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
 }
 
-/// Calls `put(row, col, result)` for 4 elements of the results at a time. The sums are in shared memory, of this block
-/// or of all blocks of the cluster. A row that saw no key gets `none`.
+/// Calls `put(row, col, result)` for 4 columns of the results at a time. The sums are in shared memory, of this block
+/// or of all blocks of the cluster. A row whose weights sum to 0 gets `none`.
 template <int D, int Rows, int Threads, int Split, class Put>
 WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHARED_SPACE f32* stats,
                                [[maybe_unused]] f32 factor, f32 none, const Put& put) {
@@ -138,12 +138,12 @@ WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHA
 struct AttentionTask {
   u32 batch, kv_head, head0, length;
   u32 first, all_rows;              // first row of the block; rows of the key-value head
-  int first_step, steps, past_key;  // steps of this block; the end of its keys
+  int first_step, steps, past_key;  // first and number of the block's steps; end of its keys
   WEFT_INLINE i64 head(u32 row) const { return i64(head0 + row / length); }
   WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
 };
-/// Returns task `number`. With a causal mask later rows see more keys, so tasks of later rows come first. Heads take
-/// turns as long as the L2 cache holds their keys and values easily.
+/// Returns task `number`. With a causal mask later rows see more keys, so tasks of later rows come first. Consecutive
+/// tasks take the same rows of different key-value heads: as many heads as fit into 8 MiB of L2 with keys and values.
 template <int Rows, int Keys, int Split, class KeysOf>
 WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u32 blocks, const KeysOf& keys_of) {
   constexpr i64 cache = 8 << 20;
@@ -229,8 +229,8 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// The barriers of a ring in shared memory (mbarrier), at these addresses: `full` + 8 i for slot i once it is loaded,
-/// `empty` + 8 i once all waves have read it, `read` once they have read the queries.
+/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 i completes when slot i is loaded, `empty` + 8 i
+/// when all waves have read slot i, and `read` when all waves have read the queries.
 template <int Slots>
 struct RingGates {
   u32 full, empty, read;
@@ -264,7 +264,7 @@ struct RingGates {
   }
 };
 
-/// A place in the ring, and the parity of its phase.
+/// The number of a slot in the ring, and the parity of the present phase of the slot's barriers.
 template <int Slots>
 struct RingPlace {
   int slot = 0;
@@ -303,7 +303,7 @@ struct AttentionBlock {
   static constexpr int sums_at = ring_bytes + rows * D * 2 + attention_gate_bytes;
   u32 ring, queries;
   RingGates<slots> gates;
-  u32 pieces, tasks, me, apart;  // pieces: blocks of rows of a key head
+  u32 pieces, tasks, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: how many
   template <class L>
   WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
       : ring(shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared)),
@@ -326,14 +326,14 @@ struct AttentionBlock {
   }
 };
 
-/// The loader: copies the queries of each task, then its keys and values, as slots of the ring become empty.
+/// Runs the loader: copies the queries of each task, then its keys and values, as slots of the ring become empty.
 template <class T, int D, int Groups, int Split, class P, class KeysOf>
 WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block, const AttentionSizes& z, P q, P k,
                                 P v, const KeysOf& keys_of) {
   using Block = AttentionBlock<T, D, Groups, Split>;
   using Ring = PanelStage<T, Block::keys, D, 128>;
   RingPlace<Block::slots> at;
-  u32 parity = 0, started = 0;  // started: the barrier of the slot that was started last
+  u32 parity = 0, started = 0;  // started: barrier of the slot whose copy started last; 0: none
   const auto loaded = [&]() WEFT_LAMBDA {
     share_with_units();
     if (started != 0) block.gates.pass(started);
@@ -363,7 +363,7 @@ WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block
       loaded();
       started = block.gates.full + 8 * at.slot;
     }
-    if constexpr (Split > 1) {  // as in attention_groups
+    if constexpr (Split > 1) {  // the same barriers as in attention_groups
       wait_async_groups<0>();
       loaded();
       cluster_barrier();
@@ -374,7 +374,7 @@ WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block
   loaded();
 }
 
-/// Computes the sums of a task's steps, and the state of their rows.
+/// Runs the steps of a task: adds weights times values to `out`, and updates the softmax `state` of this thread's rows.
 template <class T, int D, int Groups, int Split, class Place, class Score>
 WEFT_INLINE void attend(const AttentionBlock<T, D, Groups, Split>& block, Place& at, const AttentionTask& t,
                         const ThreadRows& mine, const Score& score, RowState& state, typename Wgmma<T, D>::Sums& out) {
@@ -438,8 +438,8 @@ WEFT_INLINE void attend(const AttentionBlock<T, D, Groups, Split>& block, Place&
   next_slot();
 }
 
-/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` works on two neighbouring
-/// keys, the first of even number, or on one; `store` takes four or eight columns. D is 64 or 128, at least d and dv;
+/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring keys,
+/// the first with an even number, or one; `store` takes four or eight columns. D is 64 or 128, at least d and dv;
 /// rows of q, k and v begin on multiples of 16 bytes, d and dv are multiples of 8. A block has `Groups` warp groups and
 /// the loader. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads * queries, 64 * Groups) in clusters of
 /// Split, or fewer. Dynamic shared memory: tasks::attention_group_bytes.

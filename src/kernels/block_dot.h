@@ -23,14 +23,14 @@ namespace weft::kernel {
 
 inline constexpr int block_panels = tasks::block_dot_panels, block_lanes = native_tile.lanes;
 
-/// `k` is the number of elements of a row of x; weights are padded to whole blocks.
+/// Sizes of a product. `k` is the number of elements of a row of x; weights are padded to whole blocks.
 struct BlockDotSizes {
   i64 m = 0, n = 0, k = 0, block = 32;
   bool zeros = false;  ///< there are zero points; otherwise the zero point is half the range
   constexpr i64 blocks() const { return tasks::ceil_div(k, block); }
 };
 
-/// A block in a group of panels: words of a column, byte offsets of scales and zero points, bytes of the block.
+/// Layout of a block of a group: words of a column, byte offsets of scales and of zero points, and size in bytes.
 template <int Bits>
 struct PackedBlock {
   i64 words, scales, zeros, bytes;
@@ -232,9 +232,9 @@ struct ByteRow {
   const i32* sums;
 };
 
-/// Sums of four products of an unsigned and a signed byte in each lane, exact. AVX2 has no such instruction and sums
-/// pairs in 16 bits. With 4-bit weights, sums over 32 elements of k fit in 16 bits. In 8-bit weights the highest bit is
-/// flipped (`offset`), so that a pair of products fits.
+/// Exact sums of four products of an unsigned and a signed byte in each lane. AVX2 without VNNI sums pairs in 16 bits.
+/// With 4-bit weights, sums over 32 elements of k fit in 16 bits. In 8-bit weights the highest bit is flipped
+/// (`offset`), so that a pair of products fits.
 template <int Bits>
 struct QuadSum {
   static constexpr int L = block_lanes;
@@ -338,7 +338,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
 
 // --- the whole product -----------------------------------------------------------------------------------------------
 
-/// Sums R rows and one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
+/// Computes R rows of one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
 template <int Bits, bool Zeros, int R, int V, class Row, class Store>
 WEFT_INLINE void block_rows(const BlockDotSizes& s, const Row* rows, i64 row, i64 count, i64 column, const u8* b,
                             const Store& store_to) {

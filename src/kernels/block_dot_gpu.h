@@ -12,8 +12,8 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// Weights w[n][blocks * Block], the lowest bits of a byte first, scale[n][blocks] and, with `Zeros`, zero[n] of
-/// `zero_stride` bytes; without, the zero point is half of the weights' range.
+/// Weights w[n][blocks * Block], the lowest bits of a byte first, and scale[n][blocks]. With `Zeros`, also
+/// zero[n][blocks], in rows of `zero_stride` bytes; without, the zero point is half of the weights' range.
 template <int Bits_, int Block_, bool Zeros, class Scale>
 struct BlockWeights {
   static constexpr int Bits = Bits_, Block = Block_, part = 16 / Bits;
@@ -59,7 +59,7 @@ WEFT_INLINE Vec<T, Lanes> load_weights(const W& weights, i64 column, i64 k) {
 }
 
 /// Computes products of up to four rows. Rows of A are Direct; k is a multiple of 8. Blocks: ceil_div(n, Cols), or
-/// fewer; `Rows` is at least m. `Ahead`: constant weights, scales and zero points are loaded before wait_for_inputs().
+/// fewer; `Rows` is at least m. `Ahead`: weights, scales, zero points are constants, loaded before wait_for_inputs().
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int piece = W::piece, words = piece * W::Bits / 32, per = 32 / W::Bits, part = W::part;
@@ -186,8 +186,8 @@ WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) 
 
 using tasks::block_few_columns;
 
-/// Adds the sums of the block's waves and passes the totals to `store`, eight columns at a time. Lane l holds, for
-/// columns l / 4 and l / 4 + 8, the sums of rows 2p and 2p + 1 over every fourth piece of k.
+/// Adds the sums of the block's waves and passes the totals to `store`, eight columns at a time. total[p] of lane l
+/// holds, for columns l / 4 and l / 4 + 8, the sums of rows 2p and 2p + 1 over every fourth piece of k.
 template <int Pairs, class L, class Store>
 WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 col, f32 (&total)[Pairs][4],
                                  const Store& store) {

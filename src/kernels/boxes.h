@@ -34,7 +34,7 @@ WEFT_INLINE bool is_better(const ScoredBox& a, const ScoredBox& b) {
 }
 
 #ifdef WEFT_CPU
-/// Moves the box at `at` down until no child is better.
+/// Moves the box at `at` down the heap until no child is better.
 WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   const ScoredBox moved = heap[at];
   WEFT_NO_UNROLL for (i64 child = 2 * at + 1; child < count; child = 2 * at + 1) {
@@ -46,9 +46,9 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   heap[at] = moved;
 }
 
-/// Takes boxes [rows / classes, n, 4] and scores [rows, n]. Writes the indices of the boxes that it keeps to out [rows,
-/// most], and fills the rest with -1. Tasks: rows; scratch: 16 bytes for each of n. Each box is compared with the boxes
-/// kept before it, so the time grows with n times the number of boxes kept.
+/// Does non-maximum suppression. A row is a class of an image: boxes [rows / classes, n, 4], scores [rows, n]. Writes
+/// the indices of the boxes that it keeps to out [rows, most], and fills the rest with -1. Tasks: rows; scratch: 16 n
+/// bytes. Each box is compared with the boxes kept before it, so the time grows with n times the number of boxes kept.
 template <bool Centers, class L>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
                                      f32 greatest, f32 least, i64* out) {
@@ -74,9 +74,9 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// Suppresses boxes on a GPU; a block computes a row. `left` [rows, n] holds the scores of boxes that may still be
-/// taken, -infinity for others. A pass drops the boxes that overlap the last one taken, and finds the best remaining
-/// one.
+/// Does non-maximum suppression on a GPU; a block computes a row. `left` [rows, n] holds the scores of boxes that may
+/// still be taken, -infinity for others. A pass drops the boxes that overlap the last one taken, and finds the best
+/// remaining one.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
                                      f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Convolution to 1 to 4 channels of one group, also transposed: channels last, vectors along the input channels.
+/// Convolution, also transposed, of one group to 1 to 4 output channels; channels last, vectors along input channels.
 /// A matrix product would leave most of its columns empty. Neighbouring output pixels share the loaded weights; each
 /// pixel and output channel has a vector of partial sums, which is added up at the end.
 #include "device.h"

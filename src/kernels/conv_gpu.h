@@ -14,9 +14,9 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// The input, seen as the rows of a matrix. `Whole`: the channels of a tap are a multiple of a vector, so no vector
-/// spans two taps. `Few`: a tap may have fewer channels than a thread advances at once. `Padded`: pixels outside the
-/// images are the vector at `outside`, not zero.
+/// The input, seen as the rows of a matrix. `Whole`: the channels of a tap are a multiple of a vector's lanes, so no
+/// vector spans two taps. `Few`: a tap may have fewer channels than a thread advances at once. `Padded`: pixels outside
+/// the images are the vector at `outside`, not zero.
 template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true, whole_vectors = Whole;
@@ -24,7 +24,7 @@ struct ConvRows {
   const ConvSizes& s;
   const WEFT_GLOBAL X *x, *outside;
 
-  /// An output pixel: where its window begins (tap 0, perhaps before the images), and its place in the image.
+  /// An output pixel: where tap 0 of its window is, and its coordinates; if transposed, the image and pixel + padding.
   struct Row {
     const WEFT_GLOBAL X* first;
     i32 at[3];

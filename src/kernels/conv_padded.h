@@ -20,7 +20,7 @@ struct PaddedBlocks {
   i64 grid;   ///< positions of a line, `grid` * stride pixels in scratch
   i64 lines;  ///< output lines of a block
   i64 plane;  ///< lines of a plane in scratch
-  i64 runs;   ///< runs of k: one for each line of the kernel, or for each tap if taps are apart
+  i64 runs;   ///< runs of k: one for each line of the kernel, or for each tap if taps are dilated
   i64 units;  ///< units of a run, with zeros
   i64 line_blocks, m_blocks, nc, n_blocks, tasks;
   bool n_outer;

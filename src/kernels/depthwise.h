@@ -108,7 +108,7 @@ struct DepthwiseLine {
 };
 
 /// Output pixels [0, count) of a line for channels [channel, channel + channels). The first window begins at input
-/// column `first`, which may be negative; columns [low, high) of the input lie inside the image.
+/// column `first`, which may be negative; columns [low, high), counted from `first`, lie inside the image.
 struct DepthwiseTile {
   i64 count, channel, channels, first, low, high;
 };
@@ -202,8 +202,8 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
-/// Computes channels [0, result) of a tile into `out`, where pixels are depthwise_channels apart. Where masked vectors
-/// are expensive, the last channels, fewer than a vector, are left to depthwise_any.
+/// Computes a tile's channels into `out`, where pixels are depthwise_channels apart; returns how many. Where masked
+/// vectors are expensive, the last channels, fewer than a vector, are left to depthwise_any.
 template <int taps, int stride, bool edge, class Acc, class X, class W>
 __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
@@ -229,7 +229,7 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs. Also shared.
+/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs; shared too.
 template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -310,8 +310,8 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
 }
 
 /// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). A group of `s` has G input and
-/// O output channels, a vector at least two input channels; padding counts as zero. `w` is [taps][G][channels out]. X
-/// and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. G = O = 1 if transposed.
+/// O output channels; a vector covers at least two input channels; padding counts as zero. `w` is [taps][G][channels
+/// out]. X and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. G = O = 1 if transposed.
 /// `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
 template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
@@ -393,7 +393,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
 
 /// Does what `depthwise` does, for kernels of width `Taps` with stride `Step` and no dilation along the width. A thread
 /// computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of them. The
-/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: output lines * tiles * parts.
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

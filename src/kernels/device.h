@@ -55,19 +55,14 @@ enum class __attribute__((may_alias)) f8e5m2fnuz : u8 {};
 enum class __attribute__((may_alias)) f8e8m0 : u8 {};
 
 template <class A, class B>
-inline constexpr bool is_same = false;
-template <class A>
-inline constexpr bool is_same<A, A> = true;
+inline constexpr bool is_same = __is_same(A, B);
 template <class T>
-struct RemoveConst {
+using remove_const = __remove_const(T);
+/// The base of a struct that maps a type or a number to the type T.
+template <class T>
+struct TypeIs {
   using type = T;
 };
-template <class T>
-struct RemoveConst<const T> {
-  using type = T;
-};
-template <class T>
-using remove_const = typename RemoveConst<T>::type;
 
 /// Return the smaller and the larger of two integers, and the quotient rounded up (b > 0, a >= 0).
 WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
@@ -126,7 +121,7 @@ struct Writers {
     const u32 before = stamps[at];
     return stamps[at] = stamp, before;
   }
-  /// Records that unchecked code may write any of these bytes.
+  /// Records that unchecked code may write any of the buffer's `bytes` bytes.
   WEFT_INLINE void forget(i64 bytes) const {
     if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
@@ -232,8 +227,6 @@ WEFT_INLINE const LaunchArgs& checks(const L& launch) {
   return *launch.args;
 }
 
-#define WEFT_SCRATCH (weft_launch.args->scratch)
-#define WEFT_SCRATCH_BYTES (weft_launch.args->scratch_bytes)
 #define WEFT_KERNEL(name, ...)                                                                               \
   static WEFT_INLINE void name##_body(const weft::kernel::Launch<__VA_ARGS__>& weft_launch);                 \
   extern "C" __attribute__((visibility("default"))) void name(const weft::LaunchArgs* args, weft::i64 begin, \
@@ -402,7 +395,7 @@ WEFT_INLINE const auto& checks(const LaunchChoice<Whole, Parts, Buffers, Sizes>&
   return choice.whole.args;
 }
 
-/// Allows the next launch to begin.
+/// Allows the next launch to begin, if kernels are compiled for early launches; otherwise does nothing.
 WEFT_INLINE void let_next_begin() {
 #ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -416,7 +409,7 @@ WEFT_INLINE void wait_for_inputs() {
 #endif
 }
 
-/// Prefetches `count` elements into the second-level cache: constants that the launch reads late, such as a bias.
+/// Prefetches `count` elements into the L2 cache (NVIDIA only): constants that the launch reads late, such as a bias.
 /// Called before wait_for_inputs().
 template <class L, class T>
 WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 count) {
@@ -439,7 +432,7 @@ WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 cou
   }                                                                                          \
   static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
 #define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
-/// Defines an entry that calls wait_for_inputs() itself, before it reads or writes data of other kernels.
+/// Defines an entry whose body calls wait_for_inputs(), before it reads or writes data of other kernels.
 #define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
 /// Defines the body of a kernel that a launch runs together with others: name(LaunchPart).
 #define WEFT_KERNEL_PART(name) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The functions that generated kernels use besides the header of their family: the elementwise operators (fn_add,
-/// fn_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
+/// The functions that generated kernels use besides the header of their family: the elementwise operators (fn::op_add,
+/// fn::op_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
 #include "device.h"
 #include "math.h"
 #include "vec.h"
@@ -47,14 +47,14 @@ WEFT_INLINE auto gives_logic(M mask) {
 
 }  // namespace fn
 
-/// Limits of integers, for saturating conversions.
+/// The lowest integer, and the highest plus 1, for saturating conversions.
 template <class I>
 inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 - 1)) : 0;
 template <class I>
 inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
 
-/// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; a number
-/// becomes a bool by "is not zero"; integers wrap; 8-bit floats saturate.
+/// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; integers wrap;
+/// 8-bit floats saturate. cast_to_bool converts to booleans.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
   using From = Elem<V>;
@@ -107,8 +107,8 @@ WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
 }
 
-/// Quantises: returns the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most
-/// 16 bits. x is never NaN.
+/// Quantises: returns the nearest integers (halves to even), clamped to [low, high], a range that fits the type To of
+/// at most 16 bits. x is never NaN.
 template <class To, class V, class I>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
   const V least = convert<Elem<V>>(low), greatest = convert<Elem<V>>(high);
@@ -170,7 +170,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
   return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
 }
-/// Rounds any x to an integer of [low, high]; NaN gives 0.
+/// Rounds any x to an integer and clamps it to [low, high]; NaN counts as 0.
 template <class To, class V, class I>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, I low, I high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
@@ -194,8 +194,8 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
 #ifdef __AVX512VBMI__
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
 #else
-  // A shuffle of 16 bytes reads by the low four bits of an index, and gives 0 only if the index is negative. So each part
-  // is stored XOR the part before it, whose bytes looked_up has already taken. Parts k and k + 8 lie side by side.
+  // A byte shuffle gives 0 only for negative indices, so looked_up XORs elements of all parts up to the right one. To
+  // cancel the others, each part is stored XOR the part before it. Parts k and k + 8 are adjacent.
   WEFT_UNROLL for (int k = 15; k > 0; k--) if (k != 8) t[k] ^= t[k - 1];
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + (k % 8 * 2 + k / 8) * 16, t[k], Full{});
 #endif
@@ -278,7 +278,7 @@ template <class L, class T>
 WEFT_INLINE T* chosen_matrix(const L& launch, T* all, i64 which, i64 elements, i64 count) {
   return which < 0 ? nullptr : all + checked_index(launch, which, count) * elements;
 }
-/// Returns the elements x[index[i]] of a vector of indices.
+/// Returns x[index[i]] for each lane i of a vector of indices, checked against `limit`.
 template <int N, class Launch, class P, class I, class L>
 WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L lanes) {
   using T = Pointee<decltype(x)>;

@@ -129,7 +129,7 @@ WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typen
   }
 }
 
-/// Computes Winograd's row terms for the units of a step, for all rows of a block (see MacQuads).
+/// Computes the row terms of MacQuads (micro.h) for the units of a step, for all rows of a block.
 template <class Mac, GemmTile tile, class Pointers>
 WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 typename Mac::Acc* terms) {
@@ -147,7 +147,7 @@ WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// A copy of a panel's header and, widened, of its units for one step; it stays in L1.
+/// Copies of a panel's header and of its units for one step, the units widened. They stay in L1.
 template <class Mac, GemmTile tile>
 struct NearPanel {
   using Near = typename NearOf<Mac>::type;
@@ -167,7 +167,7 @@ struct NearPanel {
 };
 
 struct None {};
-/// Returns all vectors of a row of a tile as one.
+/// Returns vectors [from, from + count) of a row of a tile as one.
 template <int from, int count, class V, int n>
 WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
@@ -272,8 +272,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// Row pointers of one tile of a plain matrix; rows past the last repeat it. With a `stride`, in units, the first row
-/// alone (see MicroCall).
+/// Row pointers of one tile of a plain matrix; rows past the last repeat it. If `stride` (in units) is not 0, only the
+/// first pointer is set (see MicroCall).
 template <class Mac, GemmTile tile>
 struct TileRows {
   const typename Mac::Unit* at[tile.mr];

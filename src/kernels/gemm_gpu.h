@@ -142,7 +142,7 @@ WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
 }
 
-/// Computes one block of C from part `part` of k. `to` numbers batch and part; `store` receives it as its batch.
+/// Computes one block of C from part `part` of k. `to` counts batches and parts; `store` receives it as the batch.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {
@@ -189,8 +189,8 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
 }
 
 #ifdef WEFT_MMA
-/// Computes a block of C with copies of tile.stages steps in flight. A step needs one barrier and no registers for
-/// data.
+/// Computes a block of C from a ring of tile.stages steps in shared memory, in which copies of later steps are in
+/// flight. A step needs one barrier and no registers for data.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {

@@ -15,7 +15,7 @@
 #ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
-/// Brings `Rows` rows of a k step of an operand, 128 bytes each, to shared memory.
+/// Copies `Rows` rows of a k step of an operand, 128 bytes each, to shared memory.
 template <class T, int Rows, int Threads, class Operand>
 struct SwizzledStage {
   static constexpr int V = 16 / sizeof(T), apart = Threads / 8, count = (Rows + apart - 1) / apart;
@@ -108,7 +108,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();  // other blocks may still be reading these sums
 }
 
-/// The row and column of C of eight sums that a lane holds; if they lie outside of C, the nearest place inside.
+/// The row and column of C of eight sums that a lane holds; if they lie outside of C, some place inside.
 struct SumsPlace {
   i64 row, col;
   bool is_inside;
@@ -159,9 +159,9 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
   }
 }
 
-/// Adds a b to c for two k steps of `FM` x 64 rows, `N` columns of 8-bit floats, the second `apart` bytes after the
-/// first. The matrix unit keeps only about 14 bits of a sum. So it adds only 256 products at a time; the vector units
-/// add the results to `c` in f32, 64 rows at a time. `copies` starts the copies of later steps.
+/// Adds to `c` the products of two k steps of 8-bit floats, `FM` x 64 rows and `N` columns; the second step is `apart`
+/// bytes after the first. The matrix unit keeps only about 14 bits of a sum. So it adds only 256 products at a time;
+/// the vector units add the results to `c` in f32, 64 rows at a time. `copies` starts the copies of later steps.
 template <class T, int N, int FM, class Copies>
 WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>::Sums (&c)[FM], const Copies& copies) {
   using Core = Wgmma<T, N>;
@@ -213,7 +213,7 @@ struct StepRing {
     tail = int(s.k - i64(all - 1) * depth);
     shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
   }
-  /// Goes to the first step of a piece.
+  /// Sets both operands to the first k step of a piece.
   WEFT_INLINE void begin(const Piece& at) {
     stage_a.begin(a, at.batch, at.row, s.m, i64(first) * depth);
     stage_b.begin(b, at.batch, at.col, s.n, i64(first) * depth);
@@ -306,8 +306,8 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
   }
 }
 
-/// Computes all pieces of C of this block, whole vectors of columns. It loads the first steps of the next piece while
-/// it stores the sums of the previous one from registers.
+/// Computes all pieces of C of this block; the columns of C are whole vectors. Loads the first steps of the next piece
+/// while it stores the sums of the previous one from registers.
 template <class T, BlockTile tile, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   using Ring = StepRing<T, tile, A, B>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// GEMV: matrix products of up to four rows on GPUs. Reading B once takes nearly all of the time. A small block
-/// computes a few columns; its waves share their k, with lanes along k. A thread issues nearly all of its loads at
-/// once, which hides its other work, and there are enough blocks to keep memory busy. Operands are read from memory
-/// without a conversion (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
+/// computes a few columns; its threads divide k among them. A thread issues nearly all of its loads at once, which
+/// hides its other work, and there are enough blocks to keep memory busy. Operands are read from memory without a
+/// conversion (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
 ///
 ///     gemv_gpu<f16, 1, 4, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a), direct_rows<f16>(b), store);
 ///     gemv_gpu<f16, 1, 2, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a),
@@ -71,9 +71,9 @@ struct FewColumns {
   }
 };
 
-/// Adds this lane's part of the products of `Rows` rows of `a` and columns of `b`, `step` apart along k; for normed
-/// rows also their squares, as a last column. `AtOnce` is the number of loads of b in flight. `Ahead`: B is constant
-/// and is loaded before wait_for_inputs() is called.
+/// Adds to `total` this lane's part of the products of `Rows` rows and the columns `b`: vectors along k from `first`
+/// on, `step` apart; for normed rows also their squares, as a last column. `AtOnce` is the number of loads of b in
+/// flight. `Ahead`: B is constant and is loaded before wait_for_inputs() is called.
 template <class T, int AtOnce, bool Ahead, class Acc, int Rows, int All, int Columns, class A>
 WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typename A::Row (&rows)[Rows],
                                 const WEFT_GLOBAL T* const (&b)[Columns], i64 first, i64 step, i64 end) {
@@ -110,7 +110,7 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
   if constexpr (Ahead) wait_for_inputs();  // for lanes that ran no iteration of the loop
 }
 
-/// Adds up the lanes' sums for each column: first of the first matrix, then of the second, if there are two. Passes
+/// Adds up the lanes' sums for each column: first the columns of the first matrix, then of the second, if any. Passes
 /// `Cols` columns of each matrix to `store`, multiplied by `factor(sums of the row)`.
 template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
 WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],

@@ -14,10 +14,10 @@ inline constexpr int block_threads = 256;
 /// The number of columns of sums that the epilogue of a matrix kernel receives at once.
 inline constexpr int gemm_lanes = 8;
 
-/// The piece of C that a block of gemm_gpu.h makes, the k step, and the number of waves along each of its sides.
+/// The piece of C that a block of gemm_gpu.h computes, the k step, and the waves along the piece's rows and columns.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
-  int stages = 1;        ///< above 1 (direct operands): number of k steps in flight into dynamic shared memory
+  int stages = 1;        ///< above 1 (direct operands): number of k steps in a ring in dynamic shared memory
   int split = 1;         ///< number of blocks that share the k steps of one piece (shares_in_cluster)
   bool groups = false;   ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
   bool ahead = false;    ///< B is constant: the main loop loads it before it calls wait_for_inputs()
@@ -53,7 +53,7 @@ inline constexpr int attention_wave_rows = 16;
 constexpr int attention_elements(int rows, int keys, int d, int vector) {
   return (rows + keys) * (d + vector) + (d + rows) * (keys + vector);
 }
-/// Bytes of shared memory for attention_elements, and the number of keys in a step of the smallest block (one wave).
+/// Most bytes of shared memory for attention_elements, and the keys in a step of the smallest block (one wave).
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
 /// Returns the largest head size: registers hold 256 elements, and the smallest block must fit shared memory.
 constexpr int attention_widest_head(int element_bits) {
@@ -81,8 +81,8 @@ constexpr int attention_group_bytes(int d, int groups, int split) {
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
 /// Weights that a thread of block_few reads at once, as one vector.
 constexpr int block_few_piece(int weight_bits) { return vector_bits / weight_bits; }
-/// Of block_few: the most rows that it multiplies at once, columns of a thread block, and slots and bytes of a thread's
-/// ring buffer in dynamic shared memory; a slot holds a vector of each of two columns.
+/// The most rows that block_few multiplies at once, the columns of a block, and the stages and bytes of a thread's ring
+/// buffer in dynamic shared memory. A stage is one vector of each of two columns.
 inline constexpr int block_few_rows = 8, block_few_columns = 16, block_few_stages = 4;
 inline constexpr int block_few_ring = 2 * block_few_stages * vector_bits / 8;
 

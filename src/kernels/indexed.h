@@ -9,7 +9,7 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// Returns the position for an index. For an index out of range, records a fault for the host and returns -1.
+/// Returns the position for an index. Out of range: records a fault for the host and returns 0, or -1 if limit is 0.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
   const i64 at = checked_index(launch, index, limit);
@@ -46,8 +46,8 @@ inline constexpr i64 scatter_columns = 1024;
 inline constexpr i64 scatter_columns = 1;
 #endif
 
-/// Combines `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for
-/// an index out of range. Tasks: ceil_div(length, 1024).
+/// Combines `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..] unless place(i) is
+/// negative. Tasks: ceil_div(length, scatter_columns).
 template <ScatterFn Fn, class L, class P, class U, class Place>
 WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U updates, const Place& place) {
   for_items(launch, ceil_div(length, scatter_columns), [&](i64 task) WEFT_LAMBDA {

@@ -22,7 +22,7 @@ inline constexpr i64 max_mailbox_bytes = mailbox_lines * 8;  ///< of a message
 struct Mailbox {
   i64 rank = 0;
   const u32* is_aborted = nullptr;        // in memory of the host: not 0 when a rank has failed
-  u32 messages[max_mailbox_blocks] = {};  // each block's number of the last message
+  u32 messages[max_mailbox_blocks] = {};  // for each block, the number of its last message
   MailboxLine* inboxes[1] = {};           // one for each rank: the array is allocated longer
 };
 

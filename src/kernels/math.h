@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Elementary functions for f32 and f64, one value or a Vec of them. No tables, no library calls, no branches (but for
-/// huge arguments of sin, cos and tan, and fmod's loop), so that they vectorise on every device.
-/// Inf, NaN, signed zeros and denormal results follow IEEE 754 and C. Largest errors: tests/kernels/math_test.cpp.
+/// Elementary functions for f32 and f64, one value or a Vec of them. No library calls, no tables and no branches (but
+/// for huge arguments of sin, cos and tan, and fmod's loop), so that they vectorise on every device.
+/// Unless noted, infinity, NaN, -0 and denormal results follow IEEE 754 and C. Errors: tests/kernels/math_test.cpp.
 /// The polynomials are fitted by tools/fit_math.py.
 
 #include "vec.h"
@@ -189,7 +189,7 @@ template <class V>
 WEFT_INLINE V logical_xor(V x, V y) {
   return from_mask<V>((x != 0) != (y != 0));
 }
-/// Shifts by the type's width or more give 0; shifts to the right of negative numbers then give -1.
+/// Shift by n. n < 0 or n >= the type's width gives 0, or -1 if a negative x is shifted to the right.
 template <class V>
 WEFT_INLINE V shift_left(V x, V n) {
   constexpr int width = 8 * sizeof(Elem<V>);
@@ -233,7 +233,7 @@ WEFT_INLINE V scale_by(V x, IntOf<V> n) {
   return x * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
 
-/// Range reduction x = whole * step + rest: the integer nearest to x * inverse, as a float and as an integer.
+/// Range reduction x = whole * step + rest with step = 1 / inverse: `whole` as a float and as an integer.
 template <class V>
 struct Whole {
   V value;
@@ -354,7 +354,7 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// Returns a fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
+/// Returns x / d for d >= 1; on NVIDIA in f32 by the approximate reciprocal, within 2 ulp.
 template <class V>
 WEFT_INLINE V divide_by_many(V x, V d) {
 #ifdef WEFT_NVIDIA
@@ -369,15 +369,15 @@ WEFT_INLINE V divide_by_many(V x, V d) {
 #endif
   return x / d;
 }
-/// Returns e^x for x <= 0. In f32, results that would be denormal are 0: processors are many times slower with
-/// denormals, which masked scores of about -100 would give.
+/// Returns e^x for x <= 0. In f32, except on NVIDIA, results that would be denormal are 0: processors are many times
+/// slower with denormals, which masked scores of about -100 would give.
 template <class V>
 WEFT_INLINE V exp_not_above_0(V x) {
   if constexpr (is_f64<V> || on_nvidia) return exp(x);
   x = select(x < constant<V>(-87.33654), constant<V>(-88.03), x);
   return with_split_log2(x, [](V power, V r) WEFT_LAMBDA { return exp2_split(power, r); });
 }
-/// Returns 1 / (1 + e^-x); in f32, results that would be denormal are 0.
+/// Returns 1 / (1 + e^-x); in f32, except on NVIDIA, results that would be denormal are 0.
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
   const V one = constant<V>(1);
@@ -412,7 +412,7 @@ WEFT_INLINE V log_tail(V f) {
     return fma(f * f * f, p, -half_square);
   }
 }
-/// x = 2^k (1 + f) for normal x > 0; k as a value.
+/// x = 2^k (1 + f) for normal x > 0; k as a float and, in `n`, as an integer.
 template <class V>
 struct Split {
   V f, k;
@@ -431,7 +431,7 @@ WEFT_INLINE Split<V> split_mantissa(V x) {
   const V k = __builtin_bit_cast(V, exponent | as_uint(magic)) - (magic + constant<V>(F::bias));
   return {m - constant<V>(1), k, __builtin_bit_cast(IntOf<V>, exponent) - IntOf<V>(typename F::Int(F::bias))};
 }
-/// Splits x as split_mantissa does; x may be denormal.
+/// Splits x as split_mantissa does; x may be denormal (then `n` does not equal k).
 template <class V>
 WEFT_INLINE Split<V> split_any(V x) {
   using F = FormatOf<V>;
@@ -455,7 +455,7 @@ WEFT_INLINE V log(V x) {
   const V low = fma(s.k, constant<V>(F::ln2_lo), log_tail(s.f));
   return log_edges(x, fma(s.k, constant<V>(F::ln2_hi), s.f + low));
 }
-/// Returns log(1 + f) in another base: (f + tail) / ln(base). The product of f and 1 / ln(base) is in two parts.
+/// Returns whole_hi + whole_lo + log(1 + f) (scale + scale_lo), where scale + scale_lo is 1 / ln(base) in two parts.
 template <class V>
 WEFT_INLINE V to_base(V f, f64 scale, f64 scale_lo, V whole_hi, V whole_lo) {
   const V tail = log_tail(f), s = constant<V>(scale);
@@ -602,7 +602,7 @@ WEFT_INLINE V tanh_gelu(V x) {
 }
 
 // ---- trigonometric ----
-/// x = (4 m + n) pi / 2 + r with |r| <= pi / 4.
+/// x = (4 m + n) pi / 2 + r for some integer m, with |r| <= pi / 4.
 template <class V>
 struct Turn {
   V r;
@@ -770,7 +770,7 @@ WEFT_INLINE V atan(V x) {
   return copysign(fma(base, constant<V>(F::half_pi[0]), t + tail), x);
 }
 
-/// Returns the angle of the point (x, y), in (-pi, pi].
+/// Returns the angle of the point (x, y), in [-pi, pi].
 template <class V>
 WEFT_INLINE V atan2(V y, V x) {
   using F = FormatOf<V>;
@@ -795,7 +795,7 @@ WEFT_INLINE V power_of_magnitude(V x, V y) {
     return convert_plain<f32>(exp2(convert_plain<f64>(y) * log2(convert_plain<f64>(x))));
   } else {
     using F = FormatOf<V>;
-    // log2(x) = k + (f + tail) log2(e), with the sum in two parts. It is then multiplied by y, also in two parts.
+    // log2(x) = k + (f + tail) log2(e), as a sum of two parts. Its product with y has two parts too.
     const Split<V> s = split_any(x);
     const V two = constant<V>(2), d = two + s.f, q = s.f / d, z = q * q;
     const V q_lo = fma(-q, d, s.f) / d + q * ((two - d) + s.f) * (constant<V>(-1) / d);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The matrix units of GPUs behind one concept. A tile type (MatrixCore<f16>, ...) multiplies a 16 x k piece of A by a
-/// k x 16 piece of B in one wave:
+/// The matrix units of GPUs behind one interface. A tile type (MatrixCore<f16>, ...) multiplies in one wave a 16 x k
+/// piece of A by a k x 16 piece of B:
 ///
 ///     T, Acc             element and sum type          k            elements of the inner dimension in one step
 ///     A, B, C            what one lane holds           c_count      elements of C in a lane
@@ -38,21 +38,13 @@ WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
 
 /// The type in which products of T are summed.
 template <class T>
-struct SumOf {
-  using type = f32;
-};
+struct SumOf : TypeIs<f32> {};
 template <>
-struct SumOf<f64> {
-  using type = f64;
-};
+struct SumOf<f64> : TypeIs<f64> {};
 template <>
-struct SumOf<i8> {
-  using type = i32;
-};
+struct SumOf<i8> : TypeIs<i32> {};
 template <>
-struct SumOf<i16> {
-  using type = i32;
-};
+struct SumOf<i16> : TypeIs<i32> {};
 
 /// The product on vector units: a lane computes a few columns of 2 rows and reads k in pieces of 16 bytes.
 template <class Element>
@@ -101,8 +93,8 @@ template <class T>
 struct MatrixCore : VectorCore<T> {};
 
 #ifdef WEFT_MFMA
-/// MFMA. Lane l holds elements (l / 16) * per .. + per - 1 of k of row l % 16 of an operand, and the sums of rows (l /
-/// 16) * 4 .. + 3 of column l % 16.
+/// MFMA. Lane l holds elements [l / 16 * per, (l / 16 + 1) * per) along k of row l % 16 of an operand, and the sums of
+/// rows [l / 16 * 4, l / 16 * 4 + 4) of column l % 16.
 template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
   using T = Element;
@@ -255,7 +247,7 @@ WEFT_INLINE int cluster_rank_of() {
 }
 
 /// Two instructions mma.sync m16n8 side by side. Operands are held in 32-bit words (2 f16 or 4 i8, neighbours along k).
-/// Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8, and two columns of the same rows.
+/// Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8, and 2 sums per instruction of each such row.
 template <class Element, class Sum>
 struct MmaSync {
   using T = Element;

@@ -24,9 +24,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 
 /// The Mac for panels that were widened in the L1 cache: widening once may be faster than for each tile of rows.
 template <class Mac>
-struct NearOf {
-  using type = Mac;
-};
+struct NearOf : TypeIs<Mac> {};
 
 namespace macs {
 #define WEFT_MAC_ROW(row, name, direct, packed, sum, group_size, header_units) \
@@ -93,7 +91,7 @@ struct MacBf16 : macs::MacBf16Pairs {
   }
 };
 #else
-/// B stored as bf16, widened on load; A as f32. Vector pairs are interleaved (see `bf16_slot` in pack.h), so that a
+/// B stored as bf16, widened on load; A as f32. Vector pairs are interleaved (see `panel_slot` in pack.h), so that a
 /// shift and a mask unpack them.
 struct MacBf16 : MacF32 {
   using B = macs::MacBf16::B;
@@ -245,9 +243,7 @@ struct MacQuads : macs::MacQuads {
   }
 };
 template <>
-struct NearOf<MacQuads<i8>> {
-  using type = MacQuads<i16>;
-};
+struct NearOf<MacQuads<i8>> : TypeIs<MacQuads<i16>> {};
 #endif
 
 /// u8 x s8 in quads, exact modulo 2^32: vpdpbusd on processors that have it, elsewhere several instructions.

@@ -83,7 +83,7 @@ WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
   else gather(Part{count});
 }
 
-/// Copies `count` units of B of `words` words and zeros up to a whole tile: memory past the units may hold NaN.
+/// Copies `count` units of B, each of `words` words, and appends zeros up to a whole tile: what follows may be NaN.
 template <int words>
 WEFT_INLINE void copy_units(const u32* from, int count, u32* to) {
   WEFT_NO_UNROLL for (int unit = 0; unit < amx_side; ++unit, to += words) {

@@ -2,7 +2,7 @@
 #pragma once
 /// Packing of B (weights of matmul and convolution, or a run-time operand) into panels for micro.h.
 /// Packed order: [batch][panel][tap][unit][column of the panel][k in the unit], zero where a column or k is padding;
-/// panels of a Mac with headers begin with one.
+/// panels of a Mac with headers begin with a header.
 #include "micro.h"
 #include "tasks.h"
 #include "vec.h"
@@ -21,7 +21,7 @@ struct PackB {
   constexpr i64 all_taps() const { return taps[0] * taps[1] * taps[2]; }
 };
 
-/// Tasks of pack_b: one for each panel of each batch.
+/// Returns the number of tasks of pack_b: one for each panel of each batch.
 template <GemmTile tile>
 constexpr i64 pack_b_tasks(const PackB& p) {
   return p.batch * tasks::ceil_div(p.n, tile.nr());

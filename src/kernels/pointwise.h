@@ -64,7 +64,7 @@ struct Strided {
       return v;
     }
   }
-  /// Stores through a uniform accessor are refused, because many lanes would write one element.
+  /// Stores a vector at a point. Refused for a uniform accessor, because many lanes would write one element.
   template <class V, class Lanes>
   WEFT_INLINE void store(const Coords<Rank>& at, V v, Lanes lanes) const {
     static_assert(along != Along::uniform, "no element for each lane");
@@ -111,7 +111,7 @@ WEFT_INLINE void next_row(const Space<Rank>& s, Coords<Rank>& c) {
     c.at[i] = 0;
   }
 }
-/// Runs body(coords, lanes) for every N lanes of the space; the last of a row may be a Part.
+/// Runs body(coords, lanes) for every N lanes of the space; the last lanes of a row may be a Part.
 /// Tasks: tasks::pointwise_tasks(rows, cols, N).
 template <int N, int AtOnce = 1, int Rank, class L, class Body>
 WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {

@@ -10,7 +10,7 @@
 
 namespace weft::kernel {
 
-/// Returns the maximum for max pooling; it ignores NaN, like ONNX Runtime.
+/// Returns the larger of a and b for max pooling; a NaN in b is ignored, like in ONNX Runtime.
 template <class V>
 WEFT_INLINE V pool_max(V a, V b) {
   return select(b > a, b, a);
@@ -37,7 +37,7 @@ struct PoolSizes {
 
 /// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
 /// ([batch][spatial][pixel]), `combine(acc, x)` adds an element, beginning with `init`; `store(row, channel, Vec<Acc,
-/// L>, count, lanes)` takes the result and the taps that an average divides by. L is whole_lanes<Acc>. No scratch.
+/// L>, count, lanes)` takes the result and the number of taps for an average. L is whole_lanes<Acc>. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {

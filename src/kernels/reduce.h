@@ -12,7 +12,7 @@
 namespace weft::kernel {
 
 /// Computes Op over each row of load(row, col, lanes) -> Vec<Acc, N>; calls store(row, Acc). CPU:
-/// tasks::row_tasks(rows, cols). GPU: one team for each row.
+/// tasks::row_tasks(rows, cols) tasks. GPU: one team for each row.
 template <class Op, class Acc, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU

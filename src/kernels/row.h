@@ -4,9 +4,9 @@
 /// load(row, col, lanes) -> Vec<Acc, N> and written through store(row, col, Vec, lanes); Acc is f32 (f64 for f64).
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
-/// runs once. GPU: a wave or a whole block takes a row (`Team`). Each thread keeps `Held` pieces of it in registers
-/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. On each device sums are taken in a fixed
-/// order: within lanes, then over blocks of a row, then by halving the vector.
+/// runs once. GPU: a block, a wave or part of a wave takes a row (`Team`). Each thread keeps `Held` pieces of it in
+/// registers (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. The order of sums is fixed
+/// per device: within lanes, then over blocks of a row, then by halving the vector.
 
 #include "math.h"
 #include "tasks.h"
@@ -15,7 +15,7 @@
 namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a block; a wave (for rows up to about 1,024 elements); or for short rows
-/// Team(n), which is n threads, a power of two. For these, the number of rows is a multiple of a wave's teams.
+/// Team(n), which is n threads, a power of two. With Team(n), the number of rows is a multiple of the teams per wave.
 enum class Team { block = 0, wave = -1 };
 /// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: whole in all threads;
 /// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Only loads without a condition
@@ -42,7 +42,7 @@ struct Product {
     return a * b;
   }
 };
-/// Returns the smallest value of a type, the neutral element of max. Its negative is the neutral element of min.
+/// Return the smallest and the largest value of a type: the neutral elements of max and of min.
 template <class T>
 WEFT_INLINE constexpr T lowest() {
   if constexpr (is_float<T>) return T(-__builtin_inf());
@@ -280,7 +280,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 }
 #endif
 
-/// Returns e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which one rounded
+/// Returns e^d for the elements of a softmax, d <= 0. `narrow`: the result is stored in 16 bits, for which one rounded
 /// product with log2(e) is accurate enough.
 template <bool narrow, class V>
 WEFT_INLINE V exp_of_difference(V d) {

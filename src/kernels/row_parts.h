@@ -115,7 +115,7 @@ struct RmsNormParts {
   }
 };
 
-/// The rule of softmax. Measures the largest element and the sum of e^(x - largest).
+/// The rule of softmax and log-softmax. Measures the largest element and the sum of e^(x - largest).
 template <class Acc, bool logarithm, bool narrow>
 struct SoftmaxParts {
   struct Merged {
@@ -127,7 +127,7 @@ struct SoftmaxParts {
     const Acc top = x.template fold<Max>([](V v) WEFT_LAMBDA { return v; });
     const V from = splat<Acc, N>(top);
     const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp_of_difference<narrow>(v - from); });
-    return {top, top == lowest<Acc>() ? Acc(0) : sum, 0};  // a part whose keys are all masked
+    return {top, top == lowest<Acc>() ? Acc(0) : sum, 0};  // 0, not NaN, for a part of which all elements are -infinity
   }
   template <class P>
   WEFT_INLINE Merged merge(const P& row, i64, Acc) const {

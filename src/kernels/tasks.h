@@ -21,7 +21,7 @@ struct GemmTile {
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;         ///< vector FMAs that the processor starts per cycle; 0: the latency of sums does not matter
   int deep = 512;      ///< units of a panel in a step
-  int few = 4096;      ///< for few rows, a step has `few` units divided by the rows
+  int few = 4096;      ///< for m rows, a step has at least `few` / m units
   int columns = 1;     ///< the least number of columns of a task
   int short_runs = 0;  ///< runs of a row of at most this many units are too short for the hardware prefetcher
   int near = 131072;   ///< the bytes of B that stay in the cache during a loop over all rows
@@ -83,7 +83,7 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
-/// kc units. `fill` is true when rows of A are first written to scratch (converted, computed by a prologue or padded).
+/// kc units. gemm_blocks gets `fill` = true if rows of A are first written to scratch (converted, computed, padded).
 struct GemmBlocks {
   i64 mc, nc, kc, m_blocks, n_blocks, tasks;
   bool n_outer;  // neighbouring tasks differ in m: a block of a large B then stays in the cache
@@ -128,7 +128,7 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 
 /// Convolution: the blocks are those of a matrix product of `rows` = batch x output pixels by the output channels of a
 /// group, over taps x units(channels of a tap). In Lines mode a tap is a whole line of the kernel: taps = depth x
-/// height, channels of a tap = width x channels; in Im2col mode it is all of the kernel.
+/// height, channels of a tap = width x channels. In Im2col mode a tap is the whole kernel.
 enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
 
 /// Returns the multiple, in units, to which im2col windows are padded with zeros: 16 for AMX, else 1.
@@ -163,8 +163,8 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   return b;
 }
 
-/// Returns the scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled
-/// rows.
+/// Returns the scratch bytes of a thread for conv: sums, then filled rows, or pointers with a row of padding (Direct)
+/// or with copied windows (Lines).
 constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
@@ -306,10 +306,10 @@ constexpr AttentionBlocks attention_blocks(GemmTile tile, i64 batch, i64 kv_head
   return b;
 }
 
-/// The parts of a thread's scratch for attention, in f32 elements.
+/// Strides and offsets of the parts of a thread's scratch for attention, in f32 elements.
 struct AttentionScratch {
   i64 score_stride, out_stride, query_stride;
-  i64 keys, values, scores, out, sums, queries, total;  // offsets
+  i64 keys, values, scores, out, sums, queries, total;  // offsets; total: the size
 };
 constexpr AttentionScratch attention_scratch(GemmTile tile, const AttentionBlocks& b, i64 d, i64 dv) {
   AttentionScratch s{};

@@ -14,33 +14,19 @@ template <class T, int N>
 struct Packed;
 
 template <class T>
-struct BitsOf {
-  using type = T;
-};
+struct BitsOf : TypeIs<T> {};
 template <>
-struct BitsOf<bf16> {
-  using type = u16;
-};
+struct BitsOf<bf16> : TypeIs<u16> {};
 template <>
-struct BitsOf<f8e4m3fn> {
-  using type = u8;
-};
+struct BitsOf<f8e4m3fn> : TypeIs<u8> {};
 template <>
-struct BitsOf<f8e4m3fnuz> {
-  using type = u8;
-};
+struct BitsOf<f8e4m3fnuz> : TypeIs<u8> {};
 template <>
-struct BitsOf<f8e5m2> {
-  using type = u8;
-};
+struct BitsOf<f8e5m2> : TypeIs<u8> {};
 template <>
-struct BitsOf<f8e5m2fnuz> {
-  using type = u8;
-};
+struct BitsOf<f8e5m2fnuz> : TypeIs<u8> {};
 template <>
-struct BitsOf<f8e8m0> {
-  using type = u8;
-};
+struct BitsOf<f8e8m0> : TypeIs<u8> {};
 template <class T>
 inline constexpr bool is_packed = !is_same<T, typename BitsOf<T>::type>;
 template <class T>
@@ -51,17 +37,11 @@ struct VecOf {
   typedef T type __attribute__((ext_vector_type(N)));
 };
 template <class T, int N>
-struct VecOf<T, N, true> {
-  using type = Packed<T, N>;
-};
+struct VecOf<T, N, true> : TypeIs<Packed<T, N>> {};
 template <class T, bool Pack>
-struct VecOf<T, 1, Pack> {
-  using type = T;
-};
+struct VecOf<T, 1, Pack> : TypeIs<T> {};
 template <class T>
-struct VecOf<T, 1, true> {
-  using type = T;
-};
+struct VecOf<T, 1, true> : TypeIs<T> {};
 template <class T, int N>
 using Vec = typename VecOf<T, N, is_packed<T>>::type;
 
@@ -113,21 +93,13 @@ inline constexpr int native_lanes = 4;
 template <int Bytes>
 struct IntOfSize;
 template <>
-struct IntOfSize<1> {
-  using type = i8;
-};
+struct IntOfSize<1> : TypeIs<i8> {};
 template <>
-struct IntOfSize<2> {
-  using type = i16;
-};
+struct IntOfSize<2> : TypeIs<i16> {};
 template <>
-struct IntOfSize<4> {
-  using type = i32;
-};
+struct IntOfSize<4> : TypeIs<i32> {};
 template <>
-struct IntOfSize<8> {
-  using type = i64;
-};
+struct IntOfSize<8> : TypeIs<i64> {};
 /// Integers as wide as the lanes of V.
 template <class V>
 using IntLike = Vec<typename IntOfSize<sizeof(Elem<V>)>::type, lanes_of<V>>;
@@ -206,14 +178,10 @@ WEFT_INLINE Vec<Elem<V>, 2 * lanes_of<V>> join(V low, V high) {
 template <class P>
 struct PointeeOf;
 template <class T>
-struct PointeeOf<WEFT_GLOBAL T*> {
-  using type = remove_const<T>;
-};
+struct PointeeOf<WEFT_GLOBAL T*> : TypeIs<remove_const<T>> {};
 #ifdef WEFT_CHECKED
 template <class T>
-struct PointeeOf<CheckedPointer<T>> {
-  using type = remove_const<T>;
-};
+struct PointeeOf<CheckedPointer<T>> : TypeIs<remove_const<T>> {};
 #endif
 template <class P>
 struct PointeeOf<P&> : PointeeOf<P> {};
@@ -231,7 +199,7 @@ struct __attribute__((packed, aligned(sizeof(T)))) Loose {
 
 #ifdef WEFT_CPU
 #define WEFT_VEC_OF(T, N) T __attribute__((__vector_size__(sizeof(T) * N)))
-/// Returns all ones in the first n of N lanes.
+/// Returns a mask of N lanes: all ones in the first n, zeros in the others.
 template <class T, int N>
 WEFT_INLINE auto lane_mask(int n) {
   return iota<T, N>() < Vec<T, N>(T(n));
@@ -407,7 +375,7 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   }
 }
 
-/// Stores v at an address where whole vectors begin on multiples of their size, or of 16 bytes.
+/// Stores v; a whole vector must be aligned to its size or, if larger, to 16 bytes.
 template <class T, class V>
 WEFT_INLINE void store_whole(WEFT_GLOBAL T* p, V v, Full) {
 #ifdef WEFT_NVIDIA
@@ -529,8 +497,8 @@ struct Float8 {
     const auto nan = Fnuz ? bits == U(0x80) : magnitude == U(0x7f);
     return select(nan, F(__builtin_nanf("")), x);
   }
-  /// Rounds to nearest even. A value that is too large becomes the largest finite value (saturating, ONNX's default),
-  /// or infinity, or NaN if the type has none; NaN stays NaN.
+  /// Rounds to nearest even. NaN stays NaN. A value that is too large becomes the largest finite value with `saturate`
+  /// (ONNX's default); otherwise infinity, or NaN if the type has no infinity.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;
@@ -573,28 +541,18 @@ struct PowerOfTwo {
 template <class T>
 struct Float8Of;
 template <>
-struct Float8Of<f8e4m3fn> {
-  using type = Float8<3, 7, false, false>;
-};
+struct Float8Of<f8e4m3fn> : TypeIs<Float8<3, 7, false, false>> {};
 template <>
-struct Float8Of<f8e4m3fnuz> {
-  using type = Float8<3, 8, true, false>;
-};
+struct Float8Of<f8e4m3fnuz> : TypeIs<Float8<3, 8, true, false>> {};
 template <>
-struct Float8Of<f8e5m2> {
-  using type = Float8<2, 15, false, true>;
-};
+struct Float8Of<f8e5m2> : TypeIs<Float8<2, 15, false, true>> {};
 template <>
-struct Float8Of<f8e5m2fnuz> {
-  using type = Float8<2, 16, true, false>;
-};
+struct Float8Of<f8e5m2fnuz> : TypeIs<Float8<2, 16, true, false>> {};
 template <>
-struct Float8Of<f8e8m0> {
-  using type = PowerOfTwo;
-};
+struct Float8Of<f8e8m0> : TypeIs<PowerOfTwo> {};
 
 /// Converts f64 to f32, rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most
-/// 22 bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// 22 significant bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   using U = Vec<u32, lanes_of<V>>;

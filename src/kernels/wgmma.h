@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The matrix unit of Hopper as a warp group (four waves) uses it: wgmma multiplies a 64 x k piece of A by a k x N
-/// piece of B, both read from shared memory while the threads do other things; sums stay in registers. Rows of a piece
-/// are 128 bytes of k, their 16-byte parts swapped (`swizzled`) so that eight rows never conflict in a bank of shared
-/// memory. The layout follows the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+/// piece of B, read from shared memory (A also from registers) while the threads do other work; sums stay in registers.
+/// Rows of a piece are 128 bytes of k, their 16-byte parts permuted (`swizzled`) so that eight rows have no bank
+/// conflict. The layout follows the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 ///
 ///     Wgmma<f16, 128>::Sums c = {};
 ///     wgmma_begin();
@@ -56,7 +56,7 @@ WEFT_INLINE void wgmma_wait_for(const u32 (&a)[N][4]) {
   WEFT_UNROLL for (int i = 0; i < N;
                    i++) asm volatile("" ::"r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]) : "memory");
 }
-/// Makes this thread's writes to shared memory visible to the matrix unit, after a barrier.
+/// Makes this thread's writes to shared memory visible to the matrix unit after the next barrier.
 WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // The list of N / 2 sums in the text of an instruction, and as operands ("+f" or "+r").
@@ -198,8 +198,7 @@ WEFT_INLINE Vec<Acc, 8> pairs_of_lanes(const Vec<Acc, 2> (&v)[4]) {
   return join(join(r[0], r[1]), join(r[2], r[3]));
 }
 
-/// Returns the number of this block in its cluster. Blocks of a cluster run at the same time and read each other's shared
-/// memory.
+/// Returns the number of this block in its cluster. The blocks of a cluster can read each other's shared memory.
 WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
 /// Waits for all threads of the cluster; their earlier writes are visible afterwards.
 WEFT_INLINE void cluster_barrier() {

@@ -9,7 +9,7 @@ namespace weft::kernel {
 
 /// Sizes of a convolution. Spatial arrays are depth, height, width; unused leading dimensions have size and stride 1.
 /// `pad` is before the first element. `pixel` is the distance of neighbouring input pixels in elements; there are no
-/// gaps between rows of pixels. For a transposed convolution `transposed` is set: output = (input - 1) * stride + ...,
+/// gaps between rows of pixels. For a transposed convolution (`transposed`) the output size is (in - 1) * stride + ...;
 /// tap t of output o reads input (o + pad - t * dilation) / stride if that is an integer.
 struct ConvSizes {
   i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels of one group
@@ -36,7 +36,7 @@ WEFT_INLINE i64 conv_source(const ConvSizes& s, int d, i64 o, i64 t) {
   return at >= 0 && at < s.in[d] ? at : -1;
 }
 
-/// An output pixel of an image; it advances in row order.
+/// An output pixel: the number of its image, and its coordinates depth, height and width.
 struct ConvPixel {
   i64 image, at[3];
 };
@@ -136,7 +136,7 @@ WEFT_INLINE TapRange valid_taps(const ConvSizes& s, int d, i64 first) {
   return {least(begin, s.kernel[d]), least(end, s.kernel[d])};
 }
 
-/// Returns the element offset of input pixel (image, at...).
+/// Returns the element offset of input pixel (image, d, h, w).
 WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w) {
   return (((image * s.in[0] + d) * s.in[1] + h) * s.in[2] + w) * s.pixel;
 }

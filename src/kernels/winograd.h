@@ -4,9 +4,10 @@
 /// Convolutional Neural Networks", 2015, after S. Winograd): a tile of m x m results takes (m + 2)^2 products for each
 /// pair of channels instead of 9 m^2: 4 times fewer for m = 4, and 2.25 times fewer for m = 2. Channels last, CPUs.
 ///
-/// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
-/// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` applies B^T along one
-/// axis of a tile, `weights` applies G and `output` A^T. `finish` follows when both axes are done.
+/// With Y = A^T [(G g G^T) * (B^T d B)] A for a kernel g and the pixels d of a tile, the products of all tiles at one
+/// of the (m + 2)^2 positions are a matrix product over channels, on the micro kernels of gemm.h. A `Form` is one such
+/// scheme: `input` applies B^T along one axis of a tile, `weights` applies G and `output` A^T. `finish` runs after both
+/// axes.
 #include "device.h"
 #include "gemm.h"
 #include "pack.h"
@@ -282,7 +283,7 @@ WEFT_INLINE TapRange depth_taps(const ConvSizes& s, i64 first_depth, i64 last_de
   return {least(low.begin, high.begin), most(low.end, high.end)};
 }
 
-/// Calls visit(number, output plane, line, column) for `count` tiles from tile `first` on.
+/// Calls visit(number, output plane, line of tiles, column of tiles) for `count` tiles from tile `first` on.
 template <class Visit>
 WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count, const Visit& visit) {
   const Division line = divide_index(first, b.tiles_w), image = divide_index(line.quotient, b.tiles_h);

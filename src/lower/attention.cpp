@@ -14,7 +14,7 @@ std::string strides_text(KernelBuilder& kernel, const View& view) {
              "}");
 }
 
-/// Returns the view of an operand whose rows are dense, as the kernel requires; copies it if necessary.
+/// Returns an operand's view with stride 1 along the last axis, as the kernel requires; copies it if necessary.
 View dense_rows(Lowering& lowering, Value value) {
   View view = lowering.view_of(value);
   bool dense = known_equal(view.strides[3], 1) || known_equal(view.dims[3], 1);
@@ -40,7 +40,7 @@ bool has_even_rows(const View& mask) {
   return even;
 }
 
-/// Emits the lambda that returns a row's range of keys, whose end is at most `last`, and its attention sink's score.
+/// Emits the lambda that returns a query's KeyRange: its keys, up to `last` at most, and its attention sink's score.
 void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
   const auto& op = *i.as<Attention>();
   kernel.line(
@@ -90,10 +90,10 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// Parameters of a GPU attention kernel: padded head size, keys per step, query rows and threads of a block.
+/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block, and those of its variants.
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
-  int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per unit
+  int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per compute unit
   int few = 0;                               ///< query rows of the kernel attention_few
   int rows() const {
     return few > 0 ? few : groups > 0 ? tasks::attention_group_rows * groups : tasks::attention_wave_rows * waves;
@@ -126,8 +126,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// Returns the kernel for few query rows per key head, as in text generation; the limit is what the chip's registers
-/// hold (GpuModel::short_rows, wide_rows).
+/// Returns the kernel for few query rows per key head, as in text generation; nothing if there are more rows than the
+/// chip's registers hold (GpuModel::short_rows, wide_rows).
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : lowering.gpu().wide_rows;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -143,8 +143,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel of warp groups. Two groups of a block share the keys unless that leaves compute units idle or more
-/// rows empty; if there are few blocks, the keys are split among more blocks.
+/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys unless that leaves compute
+/// units idle or more rows empty; if there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -162,7 +162,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// Chooses the largest tile for which queries, keys, values and scores fit into shared memory.
+/// Chooses few_attention, group_attention, or the largest tile that fits queries, keys, values and scores into memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
@@ -233,7 +233,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // Without soft cap, mask and sinks, the kernel multiplies by the scale inside the exponential.
+  // Without soft cap, mask and sinks, the kernel of warp groups multiplies by the scale inside the exponential.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

@@ -19,7 +19,7 @@ std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const s
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
 /// Returns the sizes of all groups but the last.
 Dims outer_sizes(const std::vector<AxisGroup>& groups);
-/// Opens the loop over the groups: `pointwise<W>(..., [&](const Coords<R>& at, auto lanes) {`; defines W before.
+/// Opens the loop over the groups: `pointwise<W>(..., [&](const Coords<R>& at, auto lanes) {`. The caller defines W.
 void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
 /// Returns the text of the operand's offset at the loop's coordinates; leaves out groups with `is_alone`.
 std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& groups, const Dim& offset);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/boxes.h"
 
-#include "lower/axes.h"
 #include "lower/lowering.h"
 
 namespace weft {

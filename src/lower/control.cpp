@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "ir/core_ops.h"
 #include "lower/lowering.h"
 #include "ops/elementwise.h"
@@ -34,7 +33,7 @@ void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims
   }
 }
 
-/// Returns the views of a body's operands. Copies operands that a body cannot read in place before the body begins.
+/// Returns the views of a body's operands. Operands without such a view are copied here, before the body begins.
 std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
   std::vector<View> views;
   for (size_t i = 0; i < operands.size(); ++i) {

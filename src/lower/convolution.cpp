@@ -69,8 +69,8 @@ std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const 
   return GroupChannels{in, out};
 }
 
-/// True if the kernel can read pixels in place: both the channels of a group and the distance between pixels are
-/// multiples of the Mac's group.
+/// True if the kernel can read pixels in place: they have the Mac's type, and the channels of a group, the distance
+/// between pixels and the offset are multiples of the Mac's group.
 bool reads_pixels(const Window& w, const Mac& mac, const View& x) {
   return x.dtype == mac.direct && w.channels_in.is_multiple_of(mac.group) && w.pixel.is_multiple_of(mac.group) &&
          x.offset.is_multiple_of(mac.group);
@@ -79,7 +79,7 @@ bool reads_pixels(const Window& w, const Mac& mac, const View& x) {
 /// Returns the stride between taps of the weights, if one stride serves all kernel axes.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// True if windows reach few pixels beyond the end of a line, and few lines beyond the end of a block.
+/// True for images whose windows reach few pixels beyond the end of a line, and few lines beyond the end of a block.
 bool has_short_reach(const Window& w) {
   bool is_short = w.in.size() == 2;
   for (size_t i = 0; i < w.kernel.size(); ++i) is_short &= ((w.kernel[i] - Dim(1)) * w.dilation[i]).upper_bound() <= 4;
@@ -248,7 +248,7 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles of a depthwise convolution as shared parts: for the known kernel width and stride, and for any.
+/// Declares the tiles of a depthwise convolution as shared parts: for any kernel, and for the known widths and strides.
 void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
   kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
                                   kernel_type(x), ", ", kernel_type(weights), ">"));
@@ -364,7 +364,7 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-/// Sets the tasks of conv_padded, whose blocks depend on all sizes, or those of `conv` in its other modes.
+/// Sets the tasks of conv_padded (blocks depend on all sizes), or those of `conv` in its other modes.
 void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
   if (mode == "Padded") {
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");

@@ -26,7 +26,7 @@ std::string why_on_cpu(const Instruction& i) {
   return why ? why : "";
 }
 
-/// True for small integer computations, which are cheaper to repeat on the CPU than to copy back and forth.
+/// True for views and computations of integers or booleans: mostly small, so running them on the CPU saves copies.
 bool may_follow(const Instruction& i) {
   auto is_number = [](const Type& type) {
     return type.is_tensor() && (is_integer(type.shape.dtype) || type.shape.dtype == DType::boolean);
@@ -74,7 +74,7 @@ class Placement {
     }
   }
 
-  /// Also marks cheap instructions and Binds between two marked ones, and each Bind whose operand is marked.
+  /// Also marks cheap instructions and Binds between two marked instructions, and each Bind of a marked operand.
   void mark_between() {
     std::vector<bool> follows(module_.id_limit()), leads(module_.id_limit());
     for (Instruction& i : module_) {
@@ -113,7 +113,7 @@ class Placement {
 
   Module& module_;
   std::vector<bool> on_cpu_;
-  std::vector<Group> needs_;  // groups that each instruction depends on
+  std::vector<Group> needs_;  // the instructions that each instruction depends on
 };
 
 /// Makes a program from a group and replaces the group by a cpu_part.

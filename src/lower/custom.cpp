@@ -3,7 +3,6 @@
 #include <cctype>
 
 #include "base/error.h"
-#include "base/host.h"
 #include "lower/lowering.h"
 #include "ops/custom.h"
 

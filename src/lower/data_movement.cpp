@@ -7,15 +7,12 @@
 #include "ops/views.h"
 
 namespace weft {
-namespace {
 
-int lanes_of(const Lowering& lowering, DType type) {
+static int lanes_of(const Lowering& lowering, DType type) {
   return lowering.lanes_for(bits(lowering.on_gpu() ? type : compute_type(type)));
 }
 
-}  // namespace
-
-/// Gathers slices, as [before, indices, after]: vectors run along `after`, or along the indices if `after` is empty.
+/// Lowers a gather of slices, seen as [before, indices, after]: vectors run along `after`, or if empty along `indices`.
 void lower_gather(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

@@ -53,17 +53,15 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
   if (!known) list.push_back({value, view_of(value), {}});
 }
 
-namespace {
-
-bool is_guessed(const Instruction& i) { return i.is<Nearest>() && i.inputs.size() > 3; }
+static bool is_guessed(const Instruction& i) { return i.is<Nearest>() && i.inputs.size() > 3; }
 
 /// True if a Nearest rounds numbers below 2^31, none of them NaN.
-bool is_small(const Instruction& nearest) {
+static bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
 /// Returns u8 or i8 if a Nearest clamps to that range and its result has that type, perhaps after a conversion.
-std::optional<DType> whole_bytes(const Instruction& nearest) {
+static std::optional<DType> whole_bytes(const Instruction& nearest) {
   const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : nearest.as<Nearest>()->to;
   double lowest = to == DType::u8 ? 0 : -128;
@@ -72,14 +70,12 @@ std::optional<DType> whole_bytes(const Instruction& nearest) {
 }
 
 /// Returns the operands that are read element by element.
-std::vector<Value> operands(const Instruction& i) {
+static std::vector<Value> operands(const Instruction& i) {
   if (i.is<Lookup>()) return {i.inputs[0]};
   std::vector<Value> list = i.inputs;
   if (i.is<Nearest>() && whole_bytes(i)) list.erase(list.begin() + 1, list.begin() + 3);  // its limits
   return list;
 }
-
-}  // namespace
 
 /// Finds the instructions that are needed only for the f64 sum of a Nearest that has a guess
 /// (passes/guess_roundings.h). The kernel runs them only where the guess is in doubt.
@@ -228,10 +224,8 @@ std::string FusedBody::operand(Value value, DType type) {
 
 std::string FusedBody::variable(Value value) { return operand(value, compute_type(value.dtype())); }
 
-namespace {
-
 /// Returns the expression of a conversion. Narrow floats are rounded although they stay in f32 registers.
-std::string conversion_text(const std::string& x, const Convert& op) {
+static std::string conversion_text(const std::string& x, const Convert& op) {
   if (op.to == DType::boolean) return cat("cast_to_bool(", x, ")");
   if (op.to == DType::f4e2m1) return cat("cast_to_f4(", x, ")");
   std::string wide = kernel_type(compute_type(op.to));
@@ -244,14 +238,12 @@ std::string conversion_text(const std::string& x, const Convert& op) {
 
 /// Returns the f32 value from before the rounding to 16 bits if `reader` is a sum, product or quotient, so that only
 /// the store rounds. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
-Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
+static Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
   const auto* op = value.def->as<Convert>();
   bool is_rounding = op && is_float(op->to) && bits(op->to) == 16 && value.def->inputs[0].dtype() == DType::f32;
   bool is_smooth = reader == Fn::add || reader == Fn::sub || reader == Fn::mul || reader == Fn::div;
   return is_rounding && is_smooth && std::ranges::find(here, value.def) != here.end() ? value.def->inputs[0] : value;
 }
-
-}  // namespace
 
 /// Writes the late instructions (find_late) that a value needs.
 void FusedBody::emit_late(Value value) {
@@ -279,8 +271,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Emits code that rounds and clamps. If numbers are small, the result is a 32-bit integer, as most readers convert it
-/// back to floats.
+/// Emits code that rounds and clamps. Small numbers become bytes (see whole_bytes), else 32-bit integers, because most
+/// readers convert them back to floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers gathers and scatters of elements and by coordinates; data_movement.cpp has those of whole slices.
+// Lowers gathers and scatters of single elements, and by coordinates; data_movement.cpp lowers gathers of slices.
 #include "ops/indexed.h"
 
 #include "lower/axes.h"
@@ -19,7 +19,7 @@ void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   }
 }
 
-/// Returns the text `b0 + s1 + c0 * s2 + ...` of an element at coordinates c0, c1 ...; the one of `axis` is `along`.
+/// Returns the text `b0[s1 + c0 * s2 + ...]` of an element at coordinates c0, c1 ...; along `axis`, at `along`.
 std::string element(KernelBuilder& kernel, const View& view, bool written, size_t axis, const std::string& along) {
   std::string text = cat(kernel.buffer(view.buffer, view.dtype, written), "[", kernel.size(view.offset));
   for (size_t a = 0; a < view.dims.size(); ++a) {
@@ -45,7 +45,7 @@ void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dim
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 
-/// Emits `from`: the sum of the offsets of the `count` coordinates at `index`, or -1 if one is out of range.
+/// Adds to `from` the offsets of the `count` coordinates at `index`; sets it to -1 if an axis of x is empty.
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {

@@ -10,10 +10,10 @@
 
 namespace weft {
 
-/// Returns an element type's name in kernel sources. E149 if kernels cannot address it (packed, complex, string).
+/// Returns an element type's name in kernel sources. Throws E149 if kernels cannot address it (packed, complex).
 std::string kernel_type(DType type);
 /// Returns the type in which kernels compute: f32 for narrow floats, u8 for bool, an 8-bit integer for packed integers,
-/// else the type itself.
+/// i64 for strings, else the type itself.
 DType compute_type(DType type);
 
 /// Returns C++ text that converts the elements loaded by the expression `text` from type `from` to type `to`.
@@ -61,9 +61,9 @@ class KernelBuilder {
   std::string number(const Dim& dim);
 
   void set_header(std::string header) { header_ = std::move(header); }
-  /// CPUs: names functions of a header, "Micro<MacF32, native_tile>", that are compiled once for all kernels with them.
+  /// CPUs: names functions of a header, "Micro<MacF32, native_tile>", that are compiled once for all their users.
   void share(const std::string& header, const std::string& functions);
-  /// Sets the declarations that stand before the kernel.
+  /// Sets the declarations that come before the kernel.
   void set_prelude(std::string text) { prelude_ = std::move(text); }
   /// Appends a statement to the kernel's body.
   template <class... Args>
@@ -87,7 +87,7 @@ class KernelBuilder {
 
   /// GPUs: sets how many blocks should fit on a compute unit at once; this limits the registers per thread.
   void set_occupancy(int blocks) { occupancy_ = blocks; }
-  /// GPUs: the body waits for the previous launch itself; otherwise WEFT_KERNEL waits at the start of the body.
+  /// GPUs: the body itself waits for the previous launch; otherwise the builder adds the wait at its start.
   void set_waits_itself() { waits_itself_ = true; }
 
   void set_kind(KernelKind kind) { kind_ = kind; }

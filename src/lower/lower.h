@@ -9,11 +9,11 @@ struct LowerOptions {
   /// GPUs: the 16-bit type (f16 or bf16) in which kernels store f32 values and in which matrix units read them. Sums
   /// and values inside a kernel stay f32; inputs and outputs keep their types.
   DType storage = DType::f32;
-  std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
+  std::vector<std::string> keep_f32 = {};  ///< patterns (*, ?) of nodes whose results and products stay f32
   VendorLibraries libraries = {};          ///< GPUs: libraries on this machine, candidates besides Weft's kernels
   Chooser choose = {};                     ///< chooses among kernels for the same work; empty: by the cost model
   bool are_connected = false;              ///< see Ranks (passes/pipeline.h)
-  int compute_units = 0;                   ///< GPUs: of the device; 0: as many as the chip's usual model has
+  int compute_units = 0;                   ///< GPUs: those of the device; 0: as many as the chip's usual model has
 };
 
 /// Turns an optimised program into a plan of kernel calls for a chip: regions, views, buffers and kernel sources. The

@@ -34,7 +34,7 @@ std::string source_of(const Region& region) {
   return first->source == last->source ? first->source : cat(first->source, " .. ", last->source);
 }
 
-/// Returns the operand of the first reshape in the chain of reshapes that ends with `value`.
+/// Returns the value that reshapes made `value` from, or `value` itself if no reshape did.
 Value behind_reshapes(Value value) {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   return value;
@@ -326,7 +326,7 @@ View Lowering::distinct_copy_of(Value value, const std::string& reason) {
   return copy;
 }
 
-/// True if both views address the same elements.
+/// True if two views of different buffers have the same type, offset and strides.
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
   for (size_t i = 0; same && i < a.dims.size(); ++i)

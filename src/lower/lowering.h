@@ -29,7 +29,7 @@ struct LoweredProgram {
   PlanDraft plan = {};
   StringPool strings;
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
-  std::unordered_map<const Instruction*, View> stored = {};                  ///< views of constants
+  std::unordered_map<const Instruction*, View> stored = {};                  ///< views of constants in stored form
   std::unordered_map<const Instruction*, std::vector<BufferId>> slots = {};  ///< each result's output buffer, if any
   /// load step's kernel, operands, sizes -> its buffer
   std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
@@ -121,12 +121,12 @@ class Lowering {
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), runs_at_load_); }
 
-  /// Adds a condition on sizes. It is checked before the run, or at this step if a size is known only then.
+  /// Adds a condition on sizes, checked before the run; in a body, or if a size is known only later, at this step.
   void add_check(SizeCheck check);
 
   // Control flow (control.cpp).
 
-  /// Appends a step of another kind than `kernel` for the current region; returns its id.
+  /// Appends a step other than a kernel launch for the current region; returns its id.
   StepId add_control(PlanStep step);
   /// Makes this branch or jump continue at the next step that is added.
   void end_jump(StepId step) { *all_.plan.steps[step].target() = next_step(); }
@@ -157,7 +157,7 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// Returns the output buffer that the region of `value` writes directly; none if the value is no output.
+  /// Returns the output buffer that the region of `value` writes directly; none if there is none or sizes are unknown.
   BufferId slot_of(Value value) const;
 
  private:

@@ -111,7 +111,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
            a.is_last ? "vectors along the row" : "vectors along the axes that stay");
 }
 
-/// Lowers a scan. f32 is summed in f64, so that long rows lose no precision.
+/// Lowers a scan. Floats are accumulated in f64, so that long rows lose no precision.
 void lower_scan(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Scan>();

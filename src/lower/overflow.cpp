@@ -13,21 +13,18 @@
 #include "ops/views.h"
 
 namespace weft {
-namespace {
 
-bool moves_elements(const Instruction& i) {
+static bool moves_elements(const Instruction& i) {
   return is_view_op(i.op) || i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() ||
          i.is<ScatterNd>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>() || i.is<Scan>();
 }
 
 /// True for the upper bound of a min or the lower bound of a max, which cannot make a result larger in magnitude.
-bool is_harmless_bound(Fn fn, Value value) {
+static bool is_harmless_bound(Fn fn, Value value) {
   if (fn != Fn::min && fn != Fn::max) return false;
   auto number = splat_of(value);
   return number && (fn == Fn::min ? *number > 0 : *number < 0);
 }
-
-}  // namespace
 
 OverflowingValues::OverflowingValues(DType type) : largest_(type == DType::f16 ? 65504 : 0x1.fep127) {}
 

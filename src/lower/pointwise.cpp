@@ -7,8 +7,8 @@
 namespace weft {
 namespace {
 
-/// Returns the lanes of a pointwise loop. CPU: one register of the widest computed type, two for f32 and narrower. GPU:
-/// the elements that a thread loads at once.
+/// Returns the lanes of a pointwise loop. CPU: two registers of the widest computed type (at least 32 bits). GPU: the
+/// elements that a thread loads at once.
 int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instructions, DType type) {
   auto width = [&](DType t) { return bits(lowering.on_gpu() ? lowering.stored_type(t) : compute_type(t)); };
   int widest = width(type);
@@ -72,7 +72,7 @@ std::optional<size_t> transposed_axis(const View& from, const View& to) {
   return {};
 }
 
-/// Returns the view of a loop's operand; copies large operands in another layout first, because strided loads are slow.
+/// Returns the view of a loop's operand. CPUs: first copies large operands in another layout; strided loads are slow.
 View operand_of(Lowering& lowering, Value value) {
   constexpr int64_t large = 4096;
   View view = lowering.view_of(value);
@@ -100,8 +100,8 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
 }
 
 /// If the last axis of a copy is short and the source is contiguous along the axes before it (channels-first images),
-/// makes the loop run along those axes, with vector loads and strided stores. On CPUs an axis of size 2 is always
-/// treated this way, because a part of a vector takes as long as a whole one.
+/// makes the loop run along those axes, with vector loads and strided stores. On CPUs a last axis of size <= 2 needs no
+/// contiguous source, because a part of a vector takes as long as a whole one.
 static void turn_short_axis(View& from, View& to, int lanes, bool on_gpu) {
   size_t rank = to.dims.size();
   if (rank < 2) return;

@@ -51,7 +51,7 @@ std::string result_text(const Pool& op, const std::string& type) {
   return op.p == 2 ? "fn::op_sqrt(sum)" : power_text("sum", type, 1 / static_cast<double>(op.p));
 }
 
-/// A pooling kernel's operand, and the text of its sizes.
+/// A pooling kernel under construction: its source, its window, and its accumulator type.
 struct PoolKernel {
   KernelBuilder kernel{"pool.h"};
   Window window;

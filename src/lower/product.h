@@ -10,7 +10,7 @@ struct Batch {
   Dims dims, strides;
 };
 Batch leading(const View& view, size_t count);
-/// True if all batches have the same elements (all strides are 0).
+/// True if all batches have the same elements (each axis has stride 0 or size 1).
 bool is_repeated(const Batch& batch);
 /// Returns the C++ text of a batch's offset in elements; the variable `at` holds the flat index of the batch.
 std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at);
@@ -18,7 +18,7 @@ std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& 
 /// A dot as a matrix product: A [batch, m, k] by B [batch, k, n].
 struct Product {
   View a, b;
-  size_t batch_axes = 0;  ///< leading axes of the result that are batches; the axes up to the last are rows
+  size_t batch_axes = 0;  ///< number of leading axes that are batches; the others but the last are rows
   Dim batch = 1, m = 1, n = 0, k = 0;
   std::vector<size_t> order = {};  ///< the order in which the kernel walks the result's axes; empty: their own
 };

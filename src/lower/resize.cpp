@@ -12,7 +12,7 @@ namespace {
 
 bool is_crop(const Resize& op) { return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty(); }
 
-/// True if the axis is resized; along other axes an element keeps its position.
+/// True if the axis may be resized or cropped; along other axes an element keeps its position.
 bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
   const auto& op = *i.as<Resize>();
   if (i.inputs.size() > 1) return true;
@@ -33,7 +33,7 @@ Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above: scale is at least out / in
 }
 
-/// Returns the accumulator type: f64 for integers, so that they are rounded as exact sums would be.
+/// Returns the accumulator type: f64 for interpolated integers, so that they are rounded as exact sums would be.
 DType sum_type(const Resize& op, DType type) {
   if (op.mode == ResizeMode::nearest || type == DType::f64) return compute_type(type);
   return is_float(type) ? DType::f32 : DType::f64;
@@ -92,7 +92,7 @@ TapTable make_table(Lowering& lowering, const Instruction& i, size_t axis, const
   return table;
 }
 
-/// Returns `convert<f32>(load<W>(...))` for the elements at `offset`: W along the last axis, or 1 if that is resized.
+/// Returns text such as `convert<f32>(load<W>(...))`: W elements at `offset` along the last axis, 1 if it is resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
   std::string text = last_is_resized ? cat(data, "[offset]")

@@ -52,7 +52,7 @@ bool reads_columns(Lowering& lowering, const Region& region) {
   return !is_dense(last) && !known_equal(rows.dims[last], 1) && std::ranges::any_of(outer, is_dense);
 }
 
-/// Moves the elementwise instructions that do not fit into the row kernel to loops of their own.
+/// Moves a prologue that does not fit into the row kernel to a loop of its own; without a prologue, copies the operand.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
   Value input = region.anchor->inputs[0];

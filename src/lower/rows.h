@@ -27,7 +27,7 @@ KeptRow kept_row(const Lowering& lowering, const Dim& rows, const Dim& cols, int
 /// Returns the `Team` argument of a row kernel and the arguments after it, with a leading comma. On a GPU the team is a
 /// wave for rows known to be short, else a block; empty on a CPU.
 std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept = {});
-/// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, one team (wave or block) for each row on a GPU.
+/// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, one team (kernels/row.h) for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch = "0", const KeptRow& kept = {});
 /// Returns the lanes of a vector of this compute type on a GPU: 4, or 2 for 64-bit types.
@@ -40,7 +40,7 @@ struct Columns {
 };
 void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& columns, int ways = 1);
 
-/// A reduction's input and output axes, grouped into the coordinates of its kernel.
+/// Input and output axes of a reduction, softmax or normalisation, grouped into the coordinates of its kernel.
 struct RowShape {
   Iteration input, output;
   Dim rows, cols;  ///< sizes of a row kernel; a column kernel has the reduced length in cols

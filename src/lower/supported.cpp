@@ -3,17 +3,15 @@
 #include <set>
 
 #include "base/error.h"
-#include "ir/control.h"
 #include "lower/families.h"
 #include "lower/kernel_builder.h"
 #include "lower/lower.h"
 #include "ops/host.h"
 
 namespace weft {
-namespace {
 
 /// Maps each body to the instruction that has it. Errors name the node of the outermost instruction.
-std::map<const Module*, const Instruction*> owners_of(const Program& program) {
+static std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
@@ -24,7 +22,7 @@ std::map<const Module*, const Instruction*> owners_of(const Program& program) {
 }
 
 /// Returns why kernels cannot address the type of an operand or result; empty if they can.
-std::string why_no_type(const Instruction& i) {
+static std::string why_no_type(const Instruction& i) {
   const Family& family = family_of(i);
   auto refused = [&](const Type& type) {
     if (!type.is_tensor()) return family.takes_containers ? std::string() : cat("values ", type);
@@ -42,17 +40,15 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Returns why only the reference can run an instruction; empty if a target can. Otherwise a family would refuse such
-/// an instruction during lowering.
-std::string why_nowhere(const Instruction& i) {
+/// Returns why no target but the reference interpreter can run an instruction; empty if one can. Without this check,
+/// lowering would throw.
+static std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;
   const Family& family = family_of(i);
   if (!family.lower) return "no kernel for this operator";
   return family.why_not ? family.why_not(i) : std::string();
 }
-
-}  // namespace
 
 std::vector<Unsupported> unsupported(const Program& program) {
   auto owners = owners_of(program);

@@ -50,7 +50,7 @@ std::vector<int64_t> mask_steps(const Wide& mask) {
   return steps;
 }
 
-/// Adds one row of the mask to a row of scores.
+/// Adds one row of a float mask to a row of scores; of a bool mask, sets the scores of false elements to -inf.
 void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> scores) {
   for (size_t j = 0; j < scores.size(); ++j) {
     size_t at = start + j * step;

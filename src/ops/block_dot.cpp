@@ -11,13 +11,9 @@ namespace weft {
 
 using namespace shape_rule;
 
-namespace {
-
-void check_block(std::string_view op, int64_t block) {
+static void check_block(std::string_view op, int64_t block) {
   if (block < 16 || block % 16 != 0) refuse("E145", op, ": block must be a multiple of 16, is ", block);
 }
-
-}  // namespace
 
 Types QuantizeRows::infer(Operands in) const {
   operand_count(name, in, 1, 1);

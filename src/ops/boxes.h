@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Non-maximum suppression for each batch and class. Visits boxes by falling score (among equals, the lower index
-/// first) and skips a box whose overlap with a box selected before is above the limit.
+/// Non-maximum suppression for each batch and class. Visits boxes by descending score (among equals, the lower index
+/// first) and selects each box that overlaps no selected box by more than the maximum.
 ///
 /// Operands: boxes f32[batch, n, 4], two opposite corners (y, x, y, x), or with `centers` the centre and size (x, y, w,
 /// h); scores f32[batch, classes, n]; maximum overlap (intersection over union) f32[]; the score that a box must

@@ -107,7 +107,7 @@ Value matmul(Module& module, Value a, Value b) {
 
 namespace {
 
-constexpr int64_t small_tensor = 1024;  // limit for shape computations; larger integer tensors are data
+constexpr int64_t small_tensor = 1024;  // most elements of a shape computation; larger integer tensors are data
 
 bool is_small_integer(Value value) {
   if (!value.type().is_tensor() || value.rank() > 1) return false;
@@ -117,7 +117,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// The rules that compute the contents of `op`'s result from the known contents of its operands.
+/// The rules that compute the contents of an instruction's result from the known contents of its operands.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
@@ -247,11 +247,9 @@ Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
   return symbols;
 }
 
-namespace {
-
-/// Returns a reader of `value` that converts it to i64 or reshapes it to a vector, if there is one.
+/// Returns the result, of this type, of an existing operator T (Convert or Reshape) that reads `value`; null if none.
 template <class T>
-Value reader_of(Value value, const Type& type) {
+static Value reader_of(Value value, const Type& type) {
   for (Instruction* user : value.def->users) {
     if (user->is<T>() && user->inputs[0] == value && user->types[0] == type && user->parent == value.def->parent)
       return user->result();
@@ -259,8 +257,8 @@ Value reader_of(Value value, const Type& type) {
   return {};
 }
 
-/// Returns the value as an i64 vector; repeated calls return the same instruction.
-Value as_vector(Module& module, Value value) {
+/// Returns the value as an i64 vector; repeated calls return the same value.
+static Value as_vector(Module& module, Value value) {
   Shape shape{DType::i64, value.dims()};
   if (value.dtype() != DType::i64) {
     Value known = reader_of<Convert>(value, shape);
@@ -273,7 +271,7 @@ Value as_vector(Module& module, Value value) {
 }
 
 /// Splits operand + number or operand - number; nothing for other instructions.
-std::optional<std::pair<Value, Dims>> as_sum(Value value) {
+static std::optional<std::pair<Value, Dims>> as_sum(Value value) {
   const auto* op = value.def->as<Elementwise>();
   if (!op || (op->fn != Fn::add && op->fn != Fn::sub)) return std::nullopt;
   auto behind = [](Value v) {
@@ -294,8 +292,6 @@ std::optional<std::pair<Value, Dims>> as_sum(Value value) {
   if (left && op->fn == Fn::add) return std::pair(b, spread(*left));
   return std::nullopt;
 }
-
-}  // namespace
 
 /// Limit on the recursion through a size computation, because a model's chain of nodes may have any length.
 constexpr int deepest = 64;

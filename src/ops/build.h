@@ -11,7 +11,7 @@
 
 /// Helpers that append instructions, for frontends and passes.
 ///
-///     Value y = apply(module, Fn::add, {x, constant(module, DType::f32, 1)});   // broadcasts by itself
+///     Value y = apply(module, Fn::add, {x, constant(module, DType::f32, 1)});   // broadcasts the constant
 namespace weft {
 
 Value constant(Module& module, Tensor tensor);
@@ -37,11 +37,11 @@ Value reduce(Module& module, ReduceFn fn, Value x, std::vector<int64_t> axes, bo
 /// Appends a slice: elements [start, start + size) of one axis.
 Value slice_axis(Module& module, Value x, int64_t axis, const Dim& start, const Dim& size);
 Value concat(Module& module, std::span<const Value> parts, int64_t axis);
-/// Appends NumPy's matmul: also for vectors and broadcast batches.
+/// Appends a matrix product by NumPy's rules, which allow vectors and broadcast batches.
 Value matmul(Module& module, Value a, Value b);
 
 /// Returns the elements of an i64 vector of known length as run-time symbols, each at least `least` and at most its
-/// entry in `most` (empty: no limits). The same vector always gives the same symbols.
+/// entry in `most` (empty: no limits). Repeated calls with equal arguments return the same symbols.
 Dims bind_sizes(Module& module, Value vector, int64_t least = 0, Dims most = {});
 /// Returns the elements of a small integer tensor as sizes. Binds elements that are not known while compiling to
 /// run-time symbols; a sum of a symbol and a constant stays a sum.
@@ -53,8 +53,8 @@ std::optional<Dims> known_contents(Value value);
 /// Returns the elements that known_contents can find, also in a concatenation; nothing for elements that the run
 /// computes. Throws E122 for too many elements.
 std::vector<std::optional<Dim>> partly_known_contents(Value value);
-/// Evaluates integer arithmetic on known_contents: returns the result as `sizes` or a constant, or `value` itself if
-/// not possible. Frontends call it on each new instruction, so that shape arithmetic stays symbolic.
+/// Evaluates integer arithmetic on operands with known_contents. Returns the result as `sizes` or a constant, else
+/// `value` itself. Frontends call this on each new instruction, so that shape arithmetic stays symbolic.
 Value fold_sizes(Module& module, Value value);
 
 }  // namespace weft

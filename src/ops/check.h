@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "ir/module.h"
 
-/// Checks for shape rules. Errors name both values; Module::append adds the node.
+/// Checks for shape rules. The errors show the operands' shapes; Module::append adds the node.
 namespace weft::shape_rule {
 
-/// Throws an error about the operands, with both values in the message.
+/// Throws a model error; its text is `args` one after another.
 template <class... Args>
 [[noreturn]] void refuse(const char* code, const Args&... args) {
   throw Error({.kind = ErrorKind::model, .code = code, .what = cat(args...)});

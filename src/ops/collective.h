@@ -5,9 +5,9 @@
 
 namespace weft {
 
-/// A collective operation among the ranks of a split program (passes/shard.h); each rank runs it on an operand of the
-/// same sizes. `sum`: all-reduce of x; `gather`: all-gather of x to [ranks, x...]. The reference interpreter refuses
-/// it, because it needs all ranks.
+/// A collective operation among the ranks of a split program (passes/shard.h). The operand x has the same sizes on each
+/// rank. `sum`: all-reduce of x; `gather`: all-gather of x to [ranks, x...]. The reference interpreter refuses this
+/// operator, because it interprets the program of one rank.
 struct Collective {
   static constexpr std::string_view name = "collective";
   static constexpr bool has_side_effects = true;

@@ -71,8 +71,8 @@ window::Taps convolution_taps(const Convolution& c, const Wide& x, const Wide& w
   return taps;
 }
 
-/// Computes the output pixels [begin, end) of one group of one image by im2col: copies their windows into columns and
-/// multiplies the weights by these.
+/// Computes the output pixels [begin, end) of one group of one image by im2col: copies the pixels' windows into columns
+/// and multiplies the weights by the columns.
 template <class T>
 void convolve(const WindowSizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out,
               int64_t begin, int64_t end) {

@@ -73,7 +73,7 @@ bool fits(const Rule& rule, Operands in) {
   return true;
 }
 
-/// The values of the sizes that a rule names; bound from one input after another.
+/// The values of the sizes that a rule names, which are bound from one input after another.
 class Binding {
  public:
   explicit Binding(const Custom& op) : op_(op) {}
@@ -124,7 +124,7 @@ class Binding {
 /// Returns the operands that the rule describes: all except the address of a host function.
 Operands ruled(const Custom& op, Operands in) { return op.calls_host() ? in.first(in.size() - 1) : in; }
 
-/// Packs address, user pointer and attributes into a constant that the kernel reads.
+/// Returns the function's address, the user pointer and the attributes as a constant that the kernel reads.
 Tensor host_call_tensor(const CustomOperator& op, const std::vector<std::string>& attributes) {
   std::string text;
   for (const std::string& attribute : attributes) text += cat(text.empty() ? "" : "\n", attribute);

@@ -12,9 +12,9 @@ namespace weft {
 ///
 /// Its code is either source in the kernel language (kernels/README.md) or a function of the host.
 struct CustomOperator {
-  std::string name;  ///< as in the model's nodes, "my.domain:MyOp", or in calls of the graph builder
+  std::string name;  ///< the operator's name in a model or a call of the graph builder, "my.domain:MyOp"
   std::string rule;
-  std::string source;  ///< source that defines `function` and sees attributes as constants; empty: `call` is used
+  std::string source;  ///< source that defines `function` and may use attributes as constants; empty: uses `call`
   std::string
       function;  ///< pointwise: V f(V x, V y); else void f(const L& launch, const f32* x, ..., f32* y, i64 n, ...)
   std::string tasks = "1";  ///< number of tasks of a call: an expression over the rule's sizes
@@ -48,10 +48,10 @@ struct Custom {
 /// A shape rule applied to operands.
 struct BoundRule {
   Types results;
-  std::vector<std::pair<std::string, Dim>> sizes;  ///< in order of appearance; "count" is the elements of "..."
+  std::vector<std::pair<std::string, Dim>> sizes;  ///< in order of appearance; "count": number of elements of "..."
 };
 /// Returns the first rule that fits the operands' types and ranks, with its sizes bound. Throws E141 if none fits, E151
-/// if sizes contradict each other (if only a run can tell, adds a guard), E191 for a malformed rule.
+/// if sizes contradict each other, E191 for a malformed rule. Adds a guard where only a run can compare the sizes.
 BoundRule bind_rule(const Custom& op, Operands in);
 
 /// Appends a call and returns all its results. Throws E217 if the operator has no code.

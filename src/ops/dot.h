@@ -16,8 +16,8 @@ struct Dot {
 };
 
 /// Grouped matrix product, as in a mixture of experts: `which` selects the matrix of each batch. a[batch, m, k] *
-/// b[which[batch]] -> [batch, m, n], with b[groups, k, n] and which i64[batch]. If `which` is negative, the result's
-/// elements are undefined (the reference gives 0) and must not be read.
+/// b[which[batch]] -> [batch, m, n], with b[groups, k, n] and which i64[batch]. If which[i] is negative, the elements
+/// of batch i are undefined (the reference gives 0) and must not be read.
 struct GroupedDot {
   static constexpr std::string_view name = "grouped_dot";
   DType type = DType::f32;
@@ -31,8 +31,8 @@ struct GroupedDot {
 enum class Layout : uint8_t { channels_first, channels_last };
 std::span<const std::string_view> names(Layout);
 
-/// Convolution over any number of spatial axes. Operands: x (in `layout`); w[out, in / groups, kernel...], or if
-/// transposed w[in, out / groups, kernel...]. Has no bias: that is an elementwise add. Pads may be negative.
+/// Convolution over any number of spatial axes, without bias. Operands: x (in `layout`); w[out, in / groups,
+/// kernel...], or if transposed w[in, out / groups, kernel...]. Pads may be negative. Spatial sizes of the result:
 /// out = (in + pad_begin + pad_end - dilation * (kernel - 1) - 1) / stride + 1; transposed:
 /// out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pad_begin - pad_end.
 struct Convolution {
@@ -64,8 +64,8 @@ enum class PoolFn : uint8_t { max, average, lp };
 std::span<const std::string_view> names(PoolFn);
 
 /// Pooling over the spatial axes. Padding counts as -inf for max; an average includes it only with count_include_pad.
-/// round_up adds a partial last window, as ONNX ceil_mode does, unless it would start in the padding at the end. max
-/// can also return indices (i64): flat positions in x's channels-first order.
+/// round_up adds a partial last window, as ONNX ceil_mode does, unless that window would start in the padding at the
+/// end. max can also return indices (i64): flat positions in x's channels-first order.
 struct Pool {
   static constexpr std::string_view name = "pool";
   PoolFn fn = PoolFn::max;
@@ -98,10 +98,10 @@ struct Pool {
 /// kv_heads, n, d], v[batch, kv_heads, n, dv] -> [batch, heads, m, dv]; head h reads key/value head h / (heads /
 /// kv_heads). An optional fourth operand is the mask, broadcastable to [batch, heads, m, n]: a float mask is added;
 /// false in a bool mask means -inf. causal: row i sees key j only if j <= i + offset. softcap c > 0 replaces a score s
-/// by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN as a softmax does (nan_rows).
-/// ranged: the last operand i64[batch, m, 2] holds the keys [begin, end) that each row sees; other keys are not read.
-/// sinks: an operand [heads] of q's type after the mask holds the score of an extra key with value 0, which every row
-/// of a head sees; scale, softcap and mask do not apply to it.
+/// by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN with nan_rows. ranged: the last
+/// operand i64[batch, m, 2] holds the range [begin, end) of keys that each row sees; other keys are not read. sinks: an
+/// operand [heads] of q's type, after the mask, holds the score of one more key per head with value 0. Every row sees
+/// this key; scale, softcap and mask do not apply to its score.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;
@@ -117,7 +117,7 @@ struct Attention {
                       Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged},
                       Field{"sinks", &Attention::sinks}};
   }
-  /// True if `count` operands include a mask; sinks_at: the index of the operand with the sinks.
+  /// has_mask: true if `count` operands include a mask. sinks_at: returns the index of the operand with the sinks.
   bool has_mask(size_t count) const { return count == 4u + ranged + sinks; }
   size_t sinks_at(size_t count) const { return count - 1 - ranged; }
   Types infer(Operands in) const;

@@ -87,7 +87,7 @@ Types Lookup::infer(Operands in) const {
   return {Shape{table.dtype, x.dims}};
 }
 
-// Defines the reference's loops from the definition in each line of elementwise.def.
+// The reference's loops, made from the meaning of each function in elementwise.def.
 namespace reference {
 namespace {
 
@@ -114,8 +114,8 @@ int64_t stored(Wrapping<S> value) {
 inline double narrowed(DType, double value) { return value; }
 inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
 
-/// Calls `f` with the operands of element i: x, y and z are the first, second and last operand that exist. With three
-/// operands, the first is a condition.
+/// Calls f(x, y, z) for element i. With one operand, y repeats x; with fewer than three, z is 0. With three operands, x
+/// is a condition.
 template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
   if constexpr (arity == 3) return f(c.in[0].as<int64_t>()[i] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));

@@ -38,7 +38,7 @@ struct Elementwise {
 };
 
 /// Conversion of the element type. Float to integer truncates and saturates (NaN gives 0); integer to integer wraps; to
-/// bool tests for nonzero; to narrow floats rounds to nearest even, with `saturate` as in ONNX Cast.
+/// bool tests for nonzero; to float rounds to nearest even. `saturate` (floats of 8 bits or less) is as in ONNX Cast.
 struct Convert {
   static constexpr std::string_view name = "convert";
   DType to = DType::f32;

@@ -53,16 +53,14 @@ std::optional<Values> known_items(Value container) {
   return op && op->fn == HostFn::collect ? std::optional(container.def->inputs) : std::nullopt;
 }
 
-namespace {
-
 /// Returns the number in an i64 scalar if it is known.
-std::optional<int64_t> known_number(Value value) {
+static std::optional<int64_t> known_number(Value value) {
   auto contents = known_contents(value);
   return contents && contents->size() == 1 ? (*contents)[0].constant() : std::nullopt;
 }
 
 /// Returns the sizes of an item; binds sizes that the container's type leaves open.
-Dims item_sizes(Module& module, Value container, Value index) {
+static Dims item_sizes(Module& module, Value container, Value index) {
   Dims dims = container.type().element->shape.dims;
   if (all_constant(dims)) return dims;
   if (is_placeholder(dims, any_rank) || is_placeholder(dims, no_element)) {
@@ -79,8 +77,6 @@ Dims item_sizes(Module& module, Value container, Value index) {
   }
   return dims;
 }
-
-}  // namespace
 
 Value item_of(Module& module, Value container, Value index) {
   auto items = known_items(container);

@@ -6,7 +6,7 @@
 namespace weft {
 
 /// Calls a function of the host on values that kernels cannot hold (base/host_call.h lists the functions). If sizes of
-/// a result depend on data, the result is an optional; `item` extracts the value once its sizes are bound.
+/// a result depend on data, the result is an optional; HostFn::item extracts the value after its sizes are bound.
 struct HostOp {
   static constexpr std::string_view name = "host";
   HostFn fn = HostFn::same;
@@ -23,7 +23,7 @@ struct HostOp {
   bool operator==(const HostOp&) const = default;
 };
 
-/// True for operators that only move, select or compare elements, and so also work on strings.
+/// True for operators that only move, select or compare elements, so that they work on strings too.
 bool takes_strings(const Op& op);
 /// True for a tensor of strings.
 inline bool is_text(const Type& type) { return type.is_tensor() && type.shape.dtype == DType::string; }

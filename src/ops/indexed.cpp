@@ -14,9 +14,8 @@ std::span<const std::string_view> names(ScatterFn) {
   static constexpr std::string_view list[] = {"replace", "add", "mul", "min", "max"};
   return list;
 }
-namespace {
 
-const Shape& indices_of(std::string_view op, Operands in, size_t index) {
+static const Shape& indices_of(std::string_view op, Operands in, size_t index) {
   const Shape& indices = tensor(op, in, index);
   if (indices.dtype != DType::i64 && indices.dtype != DType::i32)
     refuse("E141", op, ": indices are ", indices.dtype, ", not i32 or i64");
@@ -24,15 +23,13 @@ const Shape& indices_of(std::string_view op, Operands in, size_t index) {
 }
 
 /// Returns the number of coordinates in the last axis of the indices of a gather_nd or scatter_nd.
-int64_t coordinates(std::string_view op, const Shape& indices, int64_t available) {
+static int64_t coordinates(std::string_view op, const Shape& indices, int64_t available) {
   if (indices.rank() < 1) refuse("E151", op, ": indices ", indices, " need at least one axis");
   auto count = indices.dims.back().constant();
   if (!count) refuse("E151", op, ": the last axis of indices ", indices, " must be a number");
   if (*count > available) refuse("E151", op, ": ", *count, " coordinates for ", available, " axes");
   return *count;
 }
-
-}  // namespace
 
 Types Gather::infer(Operands in) const {
   operand_count(name, in, 2, 2);
@@ -44,18 +41,14 @@ Types Gather::infer(Operands in) const {
   return {result};
 }
 
-namespace {
-
-/// Throws if positions can lie outside x along an axis other than the one that the indices address.
-void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
+/// Throws unless the indices have x's rank, and sizes of at most x's on axes other than `axis`; adds guards if unknown.
+static void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {
     if (static_cast<int64_t>(i) != axis)
       require_less_equal(indices.dims[i], x.dims[i], cat(op, ": axis ", i, " of indices ", indices, " and ", x));
   }
 }
-
-}  // namespace
 
 Types GatherElements::infer(Operands in) const {
   operand_count(name, in, 2, 2);
@@ -106,7 +99,7 @@ Types Iota::infer(Operands in) const {
 
 namespace {
 
-/// Indices along an axis of `size` elements; negative ones are counted from its end.
+/// A list of indices along axes; negative ones count from the end. Throws E301 for an index outside its axis.
 class Places {
  public:
   Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}
@@ -135,8 +128,8 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// Returns, for each element of `indices`, a flat position in x: that of the element's own coordinates, except that its
-/// index replaces the coordinate along `axis`.
+/// Returns, for each element of `indices`, a flat position in x: the coordinates of the element with its index as the
+/// coordinate along `axis`.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

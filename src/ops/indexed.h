@@ -6,7 +6,7 @@
 /// an index out of range is a run-time error (E301).
 namespace weft {
 
-/// Selects slices along `axis`. The result has x's sizes before the axis, the indices' sizes, x's sizes after the axis.
+/// Selects slices along `axis`. Sizes of the result: x's sizes before the axis, the indices' sizes, x's sizes after it.
 struct Gather {
   static constexpr std::string_view name = "gather";
   int64_t axis = 0;
@@ -39,7 +39,8 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// Returns x with `updates` written at `indices` along `axis`. Operands: x, indices, updates (of the indices' sizes).
+/// x with `updates` written at `indices` along `axis`, or combined with the elements there by `fn`. Operands: x,
+/// indices, updates (of the indices' sizes).
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
@@ -50,7 +51,8 @@ struct ScatterElements {
   bool operator==(const ScatterElements&) const = default;
 };
 
-/// Returns x with slices written at the coordinates in the last axis of `indices`. Operands: x, indices, updates.
+/// x with slices written at the coordinates in the last axis of `indices`, or combined with the elements there by `fn`.
+/// Operands: x, indices, updates.
 struct ScatterNd {
   static constexpr std::string_view name = "scatter_nd";
   ScatterFn fn = ScatterFn::replace;
@@ -88,9 +90,9 @@ std::span<const std::string_view> names(ResizeCoordinates);
 enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
 std::span<const std::string_view> names(ResizeNearest);
 
-/// ONNX Resize over all axes to sizes `dims`. scales[a] is the scale of coordinates; 0: dims[a] / x's size. roi (all
-/// starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a second operand
-/// f64[3, rank] replaces them: scales, starts and ends of all axes.
+/// ONNX Resize over all axes to sizes `dims`. scales[a] is the scale of coordinates along axis a; 0 means dims[a] / x's
+/// size. roi (all starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a
+/// second operand f64[3, rank] replaces them: the scales, starts and ends of all axes.
 struct Resize {
   static constexpr std::string_view name = "resize";
   Dims dims = {};

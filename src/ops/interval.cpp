@@ -20,7 +20,7 @@ Interval of_type(DType type) {
   return {0, std::ldexp(1, width) - 1};
 }
 
-/// Returns the range of these f64 numbers and 0; unbounded if one of them is not finite.
+/// Returns the smallest interval that contains 0 and these f64 numbers; unbounded if one of them is not finite.
 Interval of_numbers(std::span<const double> numbers) {
   Interval all{0, 0};
   for (double x : numbers) all = std::isfinite(x) ? Interval{std::min(all.low, x), std::max(all.high, x)} : Interval();
@@ -35,7 +35,7 @@ bool is_view(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
 }
 
-/// True for max pooling if each window contains a pixel, so that each result is an element of the input.
+/// True for max pooling if each window surely contains a pixel, so that each result is an element of the input.
 bool picks_elements(const Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->round_up) return false;
@@ -94,7 +94,7 @@ Interval interval_of(Value value, int depth) {
     Interval x = operand(0), outside = operand(1);
     return {std::min(x.low, outside.low), std::max(x.high, outside.high)};
   }
-  if (i.is<Convert>()) {  // a conversion turns NaN into 0 and wraps integers that do not fit
+  if (i.is<Convert>()) {  // NaN becomes the integer 0, and integers that do not fit wrap
     Interval x = operand(0), kept = within(x, type);
     bool wraps = is_integer(i.inputs[0].dtype()) && (x.low < type.low || x.high > type.high);
     return wraps ? type : Interval{std::min(kept.low, 0.0), std::max(kept.high, 0.0)};
@@ -106,7 +106,7 @@ Interval interval_of(Value value, int depth) {
   if (!bound) return type;
   Interval a = operand(0), b = operand(i.inputs.size() - 1), result = bound(a, b);
   bool is_number = value.dtype() != DType::f64 || std::isfinite(a.size() + b.size());
-  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // else may be NaN or wrapped
+  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // `type`: may be NaN or wrap
 }
 
 WeightBounds weight_bounds(Value weight) {

@@ -13,8 +13,8 @@ struct Interval {
   double size() const { return std::max(-low, high); }
 };
 
-/// Bounds the elements of a value by interval arithmetic, through at most `depth` operators. Handles the operators that
-/// models have between a product and a quantisation. Finite bounds of f64 also exclude NaN.
+/// Returns bounds of a value's elements, by interval arithmetic through at most `depth` operators. For operators
+/// without a rule, the bounds are the range of the type. Finite bounds of f64 also exclude NaN.
 Interval interval_of(Value value, int depth = 12);
 
 /// The largest absolute weight, and the largest sum of absolute weights over one output channel.

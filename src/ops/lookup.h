@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// table[x], where the bits of x (u8 or i8) are the index. Operands: x and a table of 256 bytes.
+/// table[x], with the bits of x (u8 or i8) read as u8. Operands: x and a table of 256 bytes.
 struct Lookup {
   static constexpr std::string_view name = "lookup";
   static auto fields() { return std::tuple{}; }

@@ -12,10 +12,8 @@ namespace weft {
 
 using namespace shape_rule;
 
-namespace {
-
 /// Throws unless the sizes of a scale or zero point match x: a scalar, one value per index of the axis, or blocks.
-void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_t axis, int64_t block) {
+static void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_t axis, int64_t block) {
   if (block > 0) {
     axis_in_range(op, axis, x.rank());
     if (scale.rank() != x.rank()) refuse("E151", op, ": blocked scale ", scale, " needs the rank of ", x);
@@ -31,7 +29,7 @@ void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_
   require_equal(scale.dims[0], x.dims[axis], cat(op, ": scales for axis ", axis, " of ", x));
 }
 
-const Shape& check_operands(std::string_view op, Operands in, int64_t axis, int64_t block) {
+static const Shape& check_operands(std::string_view op, Operands in, int64_t axis, int64_t block) {
   operand_count(op, in, 2, 3);
   const Shape& x = tensor(op, in, 0);
   check_scale(op, x, tensor(op, in, 1), axis, block);
@@ -39,8 +37,6 @@ const Shape& check_operands(std::string_view op, Operands in, int64_t axis, int6
   if (in.size() == 3) same_dims(op, tensor(op, in, 1), tensor(op, in, 2));
   return x;
 }
-
-}  // namespace
 
 Types Quantize::infer(Operands in) const {
   const Shape& x = check_operands(name, in, axis, block);
@@ -98,9 +94,9 @@ double number(const Wide& x, size_t i) {
   return x.is_real() ? x.as<double>()[i] : to_real(x.dtype, x.as<int64_t>()[i]);
 }
 
-/// Divides x by scale with the precision of the model: f32, or f64 if an operand is f64. The reference does not round
-/// between operators, so x may be more precise than f32; x is not rounded first, because rounding could move a quotient
-/// near half a step to the wrong side.
+/// Divides x by scale in f64 if `type` is f64 or x is not an f32 number, else in f32. The reference does not round
+/// between operators, so x may be more precise than f32. Rounding such an x could move a quotient near half a step to
+/// the wrong side.
 double scaled_down(double x, double scale, DType type) {
   if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;
   return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));

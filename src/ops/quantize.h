@@ -5,8 +5,8 @@
 namespace weft {
 
 /// saturate(round_even(x / scale) + zero). Operands: x, scale (x's float type or f32), optionally the zero point (type
-/// `to`). scale is a scalar, has one value per index of `axis`, or with block > 0 has the sizes of x with `axis`
-/// divided by block. NaN gives the zero point. Narrow float types have no zero point.
+/// `to`). scale is a scalar, or has one value per index of `axis`; with block > 0, it has the sizes of x with `axis`
+/// divided by block, rounded up. NaN gives the zero point. Narrow float types have no zero point.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   DType to = DType::u8;
@@ -38,8 +38,8 @@ struct Dequantize {
 };
 
 /// The integer nearest to x (halves to even), clamped to [low, high], in type `to`; NaN gives 0. Operands: x, low and
-/// high (both i32, low <= 0 <= high), and in programs for CPUs `guess` and `width` (both f32): an x that is not clamped
-/// lies in [guess, guess + width]. If both ends round to the same integer, a kernel need not compute x.
+/// high (both i32, low <= 0 <= high), and in programs for CPUs optionally `guess` and `width` (both f32): an x that is
+/// not clamped is in [guess, guess + width]. If both ends round to the same integer, a kernel need not compute x.
 struct Nearest {
   static constexpr std::string_view name = "nearest";
   DType to = DType::i16;
@@ -49,7 +49,7 @@ struct Nearest {
   bool operator==(const Nearest&) const = default;
 };
 
-/// True for a dequantize of constant weights or biases (i32). Not folded, because integer products use it directly.
+/// True for a dequantize of constant weights or i32 biases. Not folded, because integer products use the operands.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

@@ -109,7 +109,7 @@ int64_t mean(DType type, int64_t sum, int64_t count) {
   return sum / count;
 }
 
-/// The sizes and strides of the kept axes, and of the reduced axes.
+/// The sizes and strides of the kept axes and of the reduced axes, and the sizes of the result.
 struct Split {
   std::vector<int64_t> kept, kept_steps, taken, taken_steps, result;
 
@@ -124,7 +124,7 @@ struct Split {
   }
 };
 
-/// Calls `f(row values, result values)` for each row along `axis`.
+/// Calls `f(values, result)` for the values of each row along `axis`; returns the results as a tensor of x's sizes.
 template <class T, class F>
 Wide map_rows(const Wide& x, int64_t axis, F f) {
   Rows rows(x.dims, axis);

@@ -7,8 +7,8 @@ namespace weft {
 enum class ReduceFn : uint8_t { sum, mean, product, min, max };
 std::span<const std::string_view> names(ReduceFn);
 
-/// Reduces `axes` (sorted, not negative; empty: none); with `keep` they stay with size 1.
-/// Over no elements: 0 for sum, 1 for product, NaN for mean, the type's extreme for min and max.
+/// Reduces `axes` (sorted, not negative; empty: none); with `keep`, the axes stay with size 1. A reduction of no
+/// elements gives 0 for sum, 1 for product, NaN (integers: 0) for mean, the greatest value for min, the least for max.
 struct Reduce {
   static constexpr std::string_view name = "reduce";
   ReduceFn fn = ReduceFn::sum;
@@ -22,7 +22,7 @@ struct Reduce {
   bool operator==(const Reduce&) const = default;
 };
 
-/// Returns the index (i64) of the largest or smallest element along `axis`; among equals the first, or the last.
+/// The index (i64) of the largest or smallest element along `axis`; among equals the first, or with `last` the last.
 struct ArgReduce {
   static constexpr std::string_view name = "arg_reduce";
   bool largest = true;
@@ -38,7 +38,8 @@ struct ArgReduce {
   bool operator==(const ArgReduce&) const = default;
 };
 
-/// Running reduction (sum, product, min, max) along `axis`; `exclusive` leaves out the element itself.
+/// Running reduction (sum, product, min, max) along `axis`, from its end with `reverse`; without the element itself if
+/// `exclusive`.
 struct Scan {
   static constexpr std::string_view name = "scan";
   ReduceFn fn = ReduceFn::sum;
@@ -54,7 +55,7 @@ struct Scan {
   bool operator==(const Scan&) const = default;
 };
 
-/// Softmax or log-softmax along `axis`: exp(x - max) / sum(exp(x - max)). Rows that are all -inf give NaN.
+/// Softmax along `axis`: exp(x - max) / sum(exp(x - max)), or its logarithm. Rows that are all -inf give NaN.
 struct Softmax {
   static constexpr std::string_view name = "softmax";
   int64_t axis = 0;
@@ -65,8 +66,8 @@ struct Softmax {
   bool operator==(const Softmax&) const = default;
 };
 
-/// Layer norm (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on, or if not `centred` RMS norm x /
-/// sqrt(mean(x^2) + epsilon). Scale and bias are separate elementwise operators.
+/// Normalises over the axes from `axis` on. Layer norm: (x - mean) / sqrt(variance + epsilon). If not `centred`, RMS
+/// norm: x / sqrt(mean(x^2) + epsilon). Scale and bias are separate elementwise operators.
 struct Normalize {
   static constexpr std::string_view name = "normalize";
   int64_t axis = 0;

@@ -6,11 +6,11 @@
 
 #include "ops/wide.h"
 
-/// The functions that elementwise.def uses, for the reference's scalars: double, and `Wrapping` 64-bit integers.
-/// Results of the integers are wrapped to the operator's type afterwards.
+/// The functions that elementwise.def uses, for the reference's scalars: double, and `Wrapping` 64-bit integers. The
+/// caller wraps integer results to the operator's type.
 namespace weft::reference {
 
-/// An integer with wrapping arithmetic. S is int64_t, or uint64_t for u64, in which the top bit is not a sign.
+/// An integer with wrapping arithmetic. S is uint64_t for the type u64, otherwise int64_t.
 template <class S>
 struct Wrapping {
   S value = 0;
@@ -93,7 +93,7 @@ template <class S>
 Wrapping<S> maximum(Wrapping<S> x, Wrapping<S> y) {
   return x < y ? y : x;
 }
-/// Shifts to the left; by the width or more (or by a negative count) the result is 0.
+/// Shifts to the left; gives 0 for a negative count or one above 63.
 template <class S>
 Wrapping<S> shift_left(Wrapping<S> x, Wrapping<S> y) {
   return y.bits() > 63 ? Wrapping<S>(0) : Wrapping<S>::of(x.bits() << y.bits());

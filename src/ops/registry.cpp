@@ -121,9 +121,7 @@ Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(o
 WEFT_OPERATORS(WEFT_INSTANTIATE)
 #undef WEFT_INSTANTIATE
 
-namespace {
-
-[[noreturn]] void unknown(std::string_view name) {
+[[noreturn]] static void unknown(std::string_view name) {
   std::vector<std::string> known;
   for (const OpInfo* op : all_ops()) known.emplace_back(op->name);
   for (const FnInfo& fn : all_fns()) known.emplace_back(fn.name);
@@ -133,8 +131,6 @@ namespace {
                .what = cat("operator '", printable(name), "' is unknown"),
                .hint = near.empty() ? "" : cat("did you mean ", near, "?")});
 }
-
-}  // namespace
 
 std::span<const OpInfo* const> all_ops() {
 #define WEFT_INFO(T) &op_info<T>(),

@@ -4,11 +4,11 @@
 
 namespace weft {
 
-/// Returns all operators of the IR, by name. To add an operator, add a struct to ops/ and a line to registry.cpp.
+/// Returns the function tables of all operators. To add an operator, add a struct to ops/ and a line to registry.cpp.
 std::span<const OpInfo* const> all_ops();
 
-/// Makes an operator from its text form: its name (or that of an elementwise function) and fields. Throws E120 with
-/// similar names if there is none.
+/// Makes an operator from its name (or the name of an elementwise function) and fields. Throws E120 with similar names
+/// for an unknown name.
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context);
 
 }  // namespace weft

@@ -31,7 +31,7 @@ Types Resize::infer(Operands in) const {
     refuse("E151", name, ": the operand of scales and regions is ", in[1], ", not f64[3,", x.rank(), "]");
   length_is(name, "dims", dims.size(), x.rank());
   length_is(name, "scales", scales.size(), x.rank());
-  for (size_t axis = 0; axis < dims.size(); ++axis) {  // an empty axis has no element to read
+  for (size_t axis = 0; axis < dims.size(); ++axis) {  // refuses an empty axis of x, unless the result's is empty too
     if (!known_equal(dims[axis], x.dims[axis]))
       require_less_equal(min(dims[axis], 1), x.dims[axis], cat("resize: elements along axis ", axis, " of ", x));
   }
@@ -49,7 +49,7 @@ struct Tap {
 /// The taps of all result coordinates along one axis.
 struct AxisTaps {
   std::vector<std::vector<Tap>> taps;
-  std::vector<bool> outside;  // true: outside the operand (tf_crop_and_resize), gets the extrapolation value
+  std::vector<bool> outside;  // true: the result gets the extrapolation value (tf_crop_and_resize)
 };
 
 /// One axis of a resize with known sizes.
@@ -60,7 +60,7 @@ struct Axis {
   double roi_start, roi_end;
 
   double coordinate(int64_t at) const {
-    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // before rounding down
+    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // result: unrounded
     switch (resize.coordinates) {
       case ResizeCoordinates::half_pixel: return divided(x + 0.5) - 0.5;
       case ResizeCoordinates::half_pixel_symmetric: {
@@ -77,7 +77,7 @@ struct Axis {
     return 0;
   }
 
-  /// Divides; for `nearest` in f32, because the rounding decides which element is read and models assume f32.
+  /// Divides x by scale; for `nearest` in f32, because the rounding decides which element is read and models use f32.
   double divided(double x) const {
     if (resize.mode != ResizeMode::nearest) return x / scale;
     return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));

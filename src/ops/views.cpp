@@ -132,7 +132,8 @@ std::vector<Wide> Slice::evaluate(std::span<const Wide> in) const {
   return {read_strided(in[0], counts, start, walk)};
 }
 
-/// Returns the operand index for index i of a padded axis of `size` elements; -1 for the fill value.
+/// Returns the operand index that position i reads on a padded axis of `size` elements; -1: the fill value. Position 0
+/// is the first element of the operand.
 static int64_t padded_source(PadMode mode, int64_t i, int64_t size) {
   if (i >= 0 && i < size) return i;
   if (mode == PadMode::constant || size == 0) return -1;
@@ -146,7 +147,7 @@ std::vector<Wide> Pad::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
   std::vector<int64_t> from = row_major_steps(x.dims), sizes;
   for (size_t a = 0; a < x.dims.size(); ++a) sizes.push_back(before[a].value() + x.dims[a] + after[a].value());
-  // Computes indices axis by axis; an element that is -1 (fill) along one axis stays -1.
+  // Computes flat operand indices axis by axis; an element that is -1 (the fill value) along one axis stays -1.
   std::vector<int64_t> source(product_of(sizes), 0);
   for (size_t a = 0; a < sizes.size(); ++a) {
     Rows rows(sizes, static_cast<int64_t>(a));

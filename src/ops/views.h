@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/op.h"
 
-/// Operators that only move elements. Lowering turns them into strides and offsets; it copies only if that is cheaper.
+/// Operators that only rearrange elements. Lowering uses strides and offsets where it can, and copies otherwise.
 namespace weft {
 
 /// Keeps the elements in row-major order and changes the sizes.
@@ -35,7 +35,7 @@ struct Broadcast {
   bool operator==(const Broadcast&) const = default;
 };
 
-/// Takes sizes[a] elements of each axis a, from starts[a] in steps of steps[a] (negative: backwards; never 0).
+/// Selects sizes[a] elements of each axis a: starts[a], starts[a] + steps[a] ... Steps may be negative, but not 0.
 struct Slice {
   static constexpr std::string_view name = "slice";
   Dims starts = {};

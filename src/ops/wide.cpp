@@ -127,7 +127,7 @@ Rows::Rows(std::span<const int64_t> dims, int64_t axis)
 
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f) {
   constexpr double worth_a_thread = 1 << 20;
-  static const auto cores = static_cast<double>(std::max(std::thread::hardware_concurrency(), 1u));  // static: slow
+  static const auto cores = static_cast<double>(std::max(std::thread::hardware_concurrency(), 1u));  // slow call
   double wanted = static_cast<double>(count) * static_cast<double>(cost) / worth_a_thread;
   auto parts = std::max<int64_t>(static_cast<int64_t>(std::min({wanted, static_cast<double>(count), cores})), 1);
   constexpr int64_t operations_between_looks = 1 << 22;
@@ -148,12 +148,10 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
   run_parallel(parts, parts, part);
 }
 
-namespace {
-
-/// Multiplies four rows by a block of b that stays in the cache, and adds to four rows of c.
+/// Multiplies four rows of a by a block of b that fits in the cache, and adds the products to four rows of c.
 template <class T>
-void multiply_rows(const T* a, const T* b, T* c, int64_t k, int64_t n, int64_t k_begin, int64_t k_end, int64_t n_begin,
-                   int64_t n_end) {
+static void multiply_rows(const T* a, const T* b, T* c, int64_t k, int64_t n, int64_t k_begin, int64_t k_end,
+                          int64_t n_begin, int64_t n_end) {
   T* __restrict c0 = c, * __restrict c1 = c + n, * __restrict c2 = c + 2 * n, * __restrict c3 = c + 3 * n;
   for (int64_t p = k_begin; p < k_end; ++p) {
     T a0 = a[p], a1 = a[k + p], a2 = a[2 * k + p], a3 = a[3 * k + p];
@@ -169,15 +167,15 @@ void multiply_rows(const T* a, const T* b, T* c, int64_t k, int64_t n, int64_t k
 }
 
 template <class T>
-void multiply_row(const T* a, const T* b, T* __restrict c, int64_t n, int64_t k_begin, int64_t k_end, int64_t n_begin,
-                  int64_t n_end) {
+static void multiply_row(const T* a, const T* b, T* __restrict c, int64_t n, int64_t k_begin, int64_t k_end,
+                         int64_t n_begin, int64_t n_end) {
   for (int64_t p = k_begin; p < k_end; ++p) {
     for (int64_t j = n_begin; j < n_end; ++j) c[j] += a[p] * b[p * n + j];
   }
 }
 
 template <class T>
-void multiply_blocked(const T* a, const T* b, T* c, int64_t m, int64_t k, int64_t n) {
+static void multiply_blocked(const T* a, const T* b, T* c, int64_t m, int64_t k, int64_t n) {
   constexpr int64_t k_block = 64, n_block = 256;
   for (int64_t n_begin = 0; n_begin < n; n_begin += n_block) {
     int64_t n_end = std::min(n, n_begin + n_block);
@@ -192,8 +190,6 @@ void multiply_blocked(const T* a, const T* b, T* c, int64_t m, int64_t k, int64_
     }
   }
 }
-
-}  // namespace
 
 void multiply_add(const double* a, const double* b, double* c, int64_t m, int64_t k, int64_t n) {
   multiply_blocked(a, b, c, m, k, n);

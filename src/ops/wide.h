@@ -17,7 +17,7 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// A scope in which strings of this thread belong to this pool; a nested scope uses the pool of the outer one.
+/// A scope in which to_wide and to_tensor on this thread use one pool of strings; nested scopes use the outer one's.
 class StringScope {
  public:
   StringScope();
@@ -28,7 +28,7 @@ class StringScope {
   StringPool pool_;
   bool is_outermost_;
 };
-/// Converts elements to wide types. Refuses complex numbers (E504). Strings need a StringScope.
+/// Converts elements to wide types. Throws E504 for complex numbers. Strings need a StringScope.
 Wide to_wide(const Tensor& tensor);
 /// Converts back; rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
@@ -45,12 +45,12 @@ auto with_elements(const Wide& x, F f) {
 int64_t wrap(DType type, int64_t value);
 /// Rounds `value` to the nearest number of a float type.
 double round_to(DType type, double value, bool saturate = false);
-/// Return the least and the greatest value of an integer type of at most 32 bits, or of i64.
+/// Return the least and the greatest value of an integer type; the greatest u64 is returned as its bits, -1.
 int64_t lowest_integer(DType type);
 int64_t highest_integer(DType type);
-/// Converts a number to an integer type: truncates and saturates; NaN gives 0.
+/// Converts a number to an integer type: truncates and saturates; NaN gives 0. For bool, returns 0 for 0, else 1.
 int64_t to_integer(DType type, double value);
-double to_real(DType type, int64_t value);  ///< u64 by its bits
+double to_real(DType type, int64_t value);  ///< a u64 is given as its bits
 
 /// Returns the sizes as numbers; throws an internal error if one is symbolic.
 std::vector<int64_t> fixed(const Dims& dims);
@@ -58,7 +58,7 @@ std::vector<int64_t> fixed(const Dims& dims);
 std::vector<int64_t> row_major_steps(std::span<const int64_t> dims);
 int64_t product_of(std::span<const int64_t> dims);
 
-/// Reads with strides: the result at an index is x's element start + sum(index * steps).
+/// Returns a tensor of sizes `dims`: its element at an index is x's flat element start + sum(index * steps).
 Wide read_strided(const Wide& x, std::vector<int64_t> dims, int64_t start, std::span<const int64_t> steps);
 
 /// Calls f(offset) for each index of `dims` in row-major order, with offset = start + sum(index * steps).
@@ -79,8 +79,8 @@ void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<con
   }
 }
 
-/// The rows of a tensor along one axis. Row number outer_index * inner + inner_index starts at element outer_index *
-/// size * inner + inner_index and has `size` elements at distances of `inner`.
+/// The rows of a tensor along one axis; `outer` and `inner` are the products of the sizes before and after the axis.
+/// Row o * inner + i starts at element o * size * inner + i and has `size` elements at distances of `inner`.
 struct Rows {
   int64_t outer, size, inner;
   Rows(std::span<const int64_t> dims, int64_t axis);
@@ -88,8 +88,8 @@ struct Rows {
   int64_t start(int64_t row) const { return row / inner * size * inner + row % inner; }
 };
 
-/// Calls f(begin, end) for parts of [0, count) on all cores; `cost`: elementary operations per item. Parts are short,
-/// so that this thread's watch (deadline, stop) is checked every few milliseconds.
+/// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the number of elementary operations per item.
+/// Parts are short, so that the watch (deadline, stop) is checked every few milliseconds.
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
 
 /// c[m, n] += a[m, k] * b[k, n], all row-major and dense.

@@ -60,7 +60,7 @@ int64_t Taps::taps() const { return product_of(kernel); }
 int64_t Taps::positions() const { return product_of(out); }
 
 std::vector<int64_t> Taps::table() const {
-  constexpr int64_t most = int64_t{1} << 27;  // one gigabyte; windows of real models need far less
+  constexpr int64_t most = int64_t{1} << 27;  // 1 GiB of entries; windows of real models need far less
   int64_t count = 1;
   for (const auto* sizes : {&kernel, &out}) {
     for (int64_t size : *sizes) {

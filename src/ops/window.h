@@ -12,15 +12,15 @@ inline size_t channel_axis(Layout layout, size_t rank) { return layout == Layout
 /// Throws unless each list has one entry per spatial axis; refuses strides and dilations below 1 (E145).
 void check(std::string_view op, size_t spatial, const std::vector<int64_t>& strides,
            const std::vector<int64_t>& dilations, const Dims& pads_begin, const Dims& pads_end);
-/// Throws E144 if a size is negative whatever the values of its symbols.
+/// Throws E144 if a size is negative for all values of its symbols.
 void check_output(std::string_view op, size_t axis, const Dim& size);
 
 /// Transpose x to channels-first order, and back.
 Wide channels_first(const Wide& x, Layout layout);
 Wide from_channels_first(const Wide& x, Layout layout);
 
-/// The elements that windows read: entry [tap][position] is the flat spatial offset; -1: padding; -2: after the padding
-/// (the last window of a pool that rounds up).
+/// The elements that windows read. In `table`, entry [tap][position] is the flat spatial offset; -1: padding; -2: after
+/// the padding (the last window of a pool that rounds up).
 struct Taps {
   std::vector<int64_t> in, out, kernel, strides, dilations, pads_begin, pads_end;
 

@@ -44,7 +44,7 @@ std::optional<AxisNumbers> of_view(const Instruction& i) {
   return numbers;
 }
 
-/// Returns a Dequantize's scale or zero point: one number per index of `axis`, or one for all.
+/// Returns a Dequantize's scale or zero point: one number per index of `axis`, or one for all; nothing if not constant.
 std::optional<AxisNumbers> parameter_of(const Instruction& i, size_t operand, int64_t axis) {
   if (i.inputs.size() <= operand) return AxisNumbers{};
   auto numbers = numbers_of(i.inputs[operand]);
@@ -52,7 +52,7 @@ std::optional<AxisNumbers> parameter_of(const Instruction& i, size_t operand, in
   return numbers;
 }
 
-/// Returns (x - zero) * scale in f64, without rounding to f32.
+/// Returns (x - zero) * scale in f64, not rounded to f32; nothing if an operand is unknown or the scale is blocked.
 std::optional<AxisNumbers> of_dequantized(const Instruction& i, const Dequantize& op) {
   auto x = numbers_of(i.inputs[0]), scale = parameter_of(i, 1, op.axis), zero = parameter_of(i, 2, op.axis);
   if (op.block > 0 || !x || !scale || !zero) return std::nullopt;

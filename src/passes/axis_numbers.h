@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Compile-time numbers that are the same for a whole value or vary along one axis: scales, biases, zero points.
+/// The elements of a constant value that is uniform or varies along one axis only: scales, biases, zero points.
 struct AxisNumbers {
   std::vector<double> values = {0};
   int64_t axis = -1;  ///< the axis along which they vary; -1: one number for all elements
@@ -16,11 +16,11 @@ struct AxisNumbers {
   bool operator==(const AxisNumbers&) const = default;
 };
 
-/// Returns the elements, in f64, of a value made of constants, dequantised constants, their products and views. Nothing
-/// if the value is not known or varies along two axes.
+/// Returns the elements, in f64, of a value made of constants, dequantised constants, their products and views. Returns
+/// nothing for other values, and if the elements vary along two axes.
 std::optional<AxisNumbers> numbers_of(Value value);
 
-/// Returns f(a, b) for each index; nothing if the two vary along different axes.
+/// Returns f(a, b) for each index; nothing if a and b vary along different axes.
 template <class F>
 std::optional<AxisNumbers> combined(const AxisNumbers& a, const AxisNumbers& b, const F& f) {
   if (a.axis >= 0 && b.axis >= 0 && a.axis != b.axis) return std::nullopt;

@@ -29,7 +29,7 @@ bool has_real_numbers(const Instruction& i) {
          i.types[0].shape.dtype != DType::string;
 }
 
-/// Estimates the machine instructions of an elementwise instruction; functions that are computed as series count 8.
+/// Estimates the machine instructions of an elementwise instruction: 8 for most functions of floats only (such as exp).
 int own_work(const Instruction& i) {
   if (i.is<Quantize>() || i.is<Lookup>()) return 4;
   const auto* op = i.as<Elementwise>();
@@ -68,15 +68,15 @@ class Tables {
     return make_wide(type, {count}, std::move(numbers));
   }
 
-  /// Returns a constant number as an operand of `i`.
+  /// Returns a constant number with as many elements as an operand of `i` must have: 256 for Elementwise, else 1.
   static Wide known(const Instruction& i, DType type, double number) {
     int64_t elements = i.is<Elementwise>() ? count : 1;
     Wide one = to_wide(make_tensor(type, {1}, std::span<const double>(&number, 1)));
     return read_strided(one, {elements}, 0, std::vector<int64_t>{0});
   }
 
-  /// Evaluates an operand of `i` for all 256 bytes, and sets `of` to the value that the operand depends on. Returns
-  /// nothing if it depends on two values.
+  /// Evaluates an operand of `i` for all 256 bytes. Sets `result.of` to the 8-bit value that the operand depends on;
+  /// returns nothing if the operand is not a function of one such value, or `result.of` is another value already.
   std::optional<Wide> operand(const Instruction& i, Value value, Function& result) const {
     if (auto number = value.type().is_tensor() ? splat_number(value) : std::nullopt)
       return known(i, value.dtype(), *number);

@@ -8,7 +8,7 @@ namespace weft {
 /// are computed as the reference computes the functions.
 ///
 ///     quantize (sigmoid (dequantize %x)), %s, %z          ->   lookup %x, %table
-///     quantize (mul (dequantize %x), (dequantize %y)), %s, %z where %y is a table of %x
+///     quantize (mul (dequantize %x), (dequantize %y)), %s, %z where %y = lookup %x, %table
 ///     ->
 ///     lookup %x, %other
 bool byte_tables(Module& module);

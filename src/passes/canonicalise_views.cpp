@@ -16,7 +16,7 @@ namespace {
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
 /// Shortens the longest chain of reshapes and transposes that ends in `i`. With `alone`, values inside the chain must
-/// have no other readers. The chain's length is limited, because trying all parts of all chains takes cubic time.
+/// have no other readers. The chain's length is limited, because trying all parts of all chains takes cubic time in it.
 template <bool alone>
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
@@ -25,7 +25,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   auto continues = [](const Instruction& link) { return is_chained(link) && (!alone || link.users.size() == 1); };
   while (chain.size() < max_links && continues(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
-  // ViewChain fails if the sizes have no common factors. Then tries a chain that is one instruction shorter.
+  // ViewChain fails if the sizes have no common factors. If so, tries a chain that is one instruction shorter.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];
     ViewChain views(x.dims());
@@ -48,7 +48,7 @@ bool keeps_sizes(const Resize& op) {
          std::ranges::all_of(op.scales, [](double scale) { return scale <= 0 || scale == 1; });
 }
 
-/// The kernel taps [first, last] of one axis that meet at least one element of the operand.
+/// The first and the last kernel tap of one axis that read at least one element of the operand.
 struct LiveTaps {
   int64_t first = 0, last = -1;
 };
@@ -62,7 +62,7 @@ LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int6
   return live;
 }
 
-/// Removes outer taps that meet only padding, as dilated kernels on small images have.
+/// Removes outer kernel taps that read only padding, which dilated kernels on small images have.
 std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   if (!op || op->transposed || op->layout != Layout::channels_first || !i.inputs[1].def->is<Constant>()) return {};
@@ -86,7 +86,7 @@ std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   return module.append(less, inputs);
 }
 
-/// Removes the result `indices` of a max pooling if nothing reads it.
+/// Removes the second result (indices) of a max pooling if nothing reads it.
 std::optional<Value> without_positions(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || !op->indices || module.is_result(i.result(1))) return std::nullopt;
@@ -153,7 +153,7 @@ std::optional<Value> merged_convert(Module& module, Instruction& i) {
   return source.dtype() == op->to ? source : module.append(*op, {source});
 }
 
-/// fn(broadcast(x), broadcast(y)) -> broadcast(fn(x, y)), if x and y together are smaller than the result.
+/// fn(broadcast(x), broadcast(y)) -> broadcast(fn(x, y)), if fn(x, y) is smaller than the result.
 std::optional<Value> before_broadcast(Module& module, Instruction& i) {
   if ((!i.is<Elementwise>() && !i.is<Convert>()) || i.inputs.empty()) return std::nullopt;
   std::vector<Dims> sources;
@@ -191,7 +191,7 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
 
-/// Returns the element that all of `value` repeats, as a scalar; nothing if elements differ.
+/// Returns the element that `value` repeats everywhere, as a scalar; nothing if there is none or it is not known.
 std::optional<Value> repeated_element(Module& module, Value value) {
   if (value.def->is<Broadcast>() && known_equal(value.def->inputs[0].shape().elements(), 1))
     return reshape(module, value.def->inputs[0], {});
@@ -199,7 +199,7 @@ std::optional<Value> repeated_element(Module& module, Value value) {
   return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
 }
 
-/// True for a matrix product, or for elementwise functions of one, if each value on the way has only one reader.
+/// True for a matrix product, or a chain of elementwise functions of one, if each value has only one reader.
 bool follows_product(Value value) {
   constexpr int max_functions = 8;
   for (int i = 0; i < max_functions && value.def->users.size() == 1; ++i) {
@@ -214,7 +214,7 @@ bool follows_product(Value value) {
 }
 
 /// fn(reshape(x)) -> reshape(fn(x)), so that the function can be fused with the instruction that computes x. Moves
-/// functions of one operand. If x comes from a matrix product, also moves conversions, and functions of x and numbers.
+/// functions of one operand; if x comes from a matrix product, also conversions, and functions of x and scalars.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() && !i.is<Convert>()) return std::nullopt;
   auto view = std::ranges::find_if(i.inputs, [](Value input) { return input.def->is<Reshape>(); });

@@ -8,8 +8,8 @@ namespace weft {
 /// and transposes becomes at most a reshape that splits axes, a transpose, and a reshape that merges axes. Merges two
 /// broadcasts, slices or conversions in a row; removes views without effect. Moves elementwise functions before a
 /// broadcast of all their operands, and functions of one operand before a reshape. After a matrix product, also moves
-/// conversions, functions of numbers and an added residual before the reshape. Turns a gather of one constant index
-/// into a slice. Removes unread indices of max pooling.
+/// conversions, functions with scalars and an added residual before the reshape. Replaces a gather of one constant
+/// index by a slice, and a depthwise convolution with one tap by a product. Removes kernel taps that read only padding.
 ///
 ///     %1 = reshape %0 {dims=[12*batch, seq, 64]}              (from f32[batch,12,seq,64])
 ///     %2 = transpose %1 {permutation=[0, 2, 1]}
@@ -18,7 +18,7 @@ namespace weft {
 ///     %3 = transpose %0 {permutation=[0, 1, 3, 2]}
 bool canonicalise_views(Module& module);
 
-/// Only shortens chains of reshapes and transposes, and only if no value inside the chain has other readers.
+/// Shortens those chains of reshapes and transposes in which no value has readers outside the chain.
 bool shorten_chains(Module& module);
 
 }  // namespace weft

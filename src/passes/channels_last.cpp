@@ -61,7 +61,7 @@ class LayoutChange {
   }
 
  private:
-  /// If `i` transposes a rewritten value to channels-last, as some models do, returns that value's channels-last form.
+  /// Returns the channels-last form of a rewritten value that `i` transposes to channels-last; null for other `i`.
   Value already_last(const Instruction& i) const {
     const auto* op = i.as<Transpose>();
     if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
@@ -69,7 +69,7 @@ class LayoutChange {
     return found == last_of_.end() ? Value{} : found->second;
   }
 
-  /// Returns the channels-last form of a result; nothing if the instruction keeps its layout.
+  /// Returns the channels-last form of the result; null if the instruction keeps its layout.
   Value rewritten(Instruction& i) {
     if (i.types.empty() || !i.types[0].is_tensor()) return {};
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
@@ -79,7 +79,7 @@ class LayoutChange {
     return followed(i);
   }
 
-  /// If `i` undoes the reshape of an image for a norm over all its elements (in any order), returns the image.
+  /// Returns the image if i = reshape(normalize(reshape(image))), with a norm over all elements of an image; else null.
   Value normed_image(const Instruction& i) const {
     const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
     Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};
@@ -117,7 +117,7 @@ class LayoutChange {
     return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Lookup>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
   }
 
-  /// True if the value is computed channels-last although the model declares it channels-first.
+  /// True for a transpose or reshape, to channels-first, of a value that is stored channels-last.
   static bool lies_last(Value value) { return is_transposed(value) || is_made_of_rows(value); }
   static bool is_transposed(Value value) {
     const auto* op = value.def->as<Transpose>();
@@ -132,7 +132,7 @@ class LayoutChange {
            rows.dims()[1] == value.dims()[1];
   }
 
-  /// True for constants and for values that are broadcast along the spatial axes.
+  /// True for constants and broadcasts, also reshaped or transposed, which are cheap to transpose.
   static bool is_small(Value value) {
     while (value.def->is<Reshape>() || value.def->is<Transpose>()) value = value.def->inputs[0];
     return value.def->is<Constant>() || value.def->is<Broadcast>();
@@ -157,8 +157,8 @@ class LayoutChange {
     return insert(i, resize, inputs);
   }
 
-  /// Computes a reduction channels-last if it keeps its axes. Returns nothing if it drops axes, because the layout
-  /// would change the order of the remaining axes.
+  /// Returns a reduction in channels-last layout; null if the reduction drops axes, because the layout would change the
+  /// order of the remaining axes.
   Value reduced(Instruction& i, Reduce op, int64_t rank) {
     if (!op.keep) return {};
     for (int64_t& axis : op.axes) axis = axis_in_last(axis, rank);
@@ -186,7 +186,7 @@ class LayoutChange {
     return module_.insert_before(&place, std::move(op), std::move(inputs));
   }
 
-  /// Transposes `last` to channels-first. If the spatial axes have size 1, a reshape suffices: both orders are equal.
+  /// Transposes `last` to channels-first. If all spatial axes have size 1, a reshape suffices.
   Value transposed_back(Instruction& place, Value last) {
     const Dims& dims = place.types[0].shape.dims;
     bool is_flat = std::all_of(dims.begin() + 2, dims.end(), [](const Dim& dim) { return known_equal(dim, 1); });

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// Converts convolutions and poolings over x[batch, channel, spatial...] to channels-last between transposes. Then
-/// moves the transposes past later instructions (elementwise, concat, pad, slice, reduce, resize), where most cancel;
-/// one remains where an instruction needs the original layout, and chains of views around it become shorter.
+/// Converts convolutions and poolings over x[batch, channel, spatial...] to channels-last, with a transpose before and
+/// after each. Moves the transposes past later instructions (elementwise, concat, pad, slice, reduce, resize), so that
+/// most cancel. Keeps a transpose before an instruction that needs channels-first, and shortens chains of views.
 ///     %y = relu(conv %x)   ->   %l = relu(conv {channels_last} transpose %x); %y = transpose %l
 bool channels_last(Module& module);
 

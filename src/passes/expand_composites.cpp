@@ -10,7 +10,6 @@
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
-#include "passes/match.h"
 
 namespace weft {
 namespace {
@@ -95,7 +94,7 @@ static Value expanded_product(Module& module, const Instruction& i) {
   return convert(module, matmul(module, x, transpose(module, weight, {1, 0})), op.type);
 }
 
-/// Writes quantize_rows as elementwise operators over [.., blocks, block].
+/// Returns the three results of a quantize_rows, computed by elementwise operators over [.., blocks, block].
 static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) {
   int64_t block = i.as<QuantizeRows>()->block;
   Dims wide = i.types[0].shape.dims, cut = i.types[1].shape.dims, column = cut;
@@ -115,7 +114,7 @@ static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) 
   return {reshape(module, convert(module, steps, DType::i8), wide), scale, sum};
 }
 
-/// Returns a block_dot as a product with the float rows from before their quantisation.
+/// Appends a block_dot of the float rows that `i` reads in quantised form.
 static Value product_of_floats(Module& module, const Instruction& i) {
   std::vector<Value> in{i.inputs[0].def->inputs[0], i.inputs[1], i.inputs[2]};
   if (BlockDotOperands at(i.inputs.size(), true); at.zero) in.push_back(i.inputs[at.zero]);
@@ -152,12 +151,12 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-/// True if an attention has no mask and its scores are smaller than q, k and v.
+/// True if two products are faster than the attention kernel: no mask, a wide head, many rows, at most q[3] keys.
 static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();
   bool is_plain = i.inputs.size() == 3 && !op.causal && !op.ranged && !op.sinks;
-  constexpr int64_t max_rows_of_few = 8;  // up to here attention_few is used (lower/attention.cpp)
+  constexpr int64_t max_rows_of_few = 8;  // the most rows that attention_few takes (lower/attention.cpp)
   return is_plain && q[3].lower_bound() > heads.widest_of_few_keys && q[2].lower_bound() > max_rows_of_few &&
          known_less_equal(k[2], q[3]);
 }

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Expands a scale or zero point to broadcast with x: puts a list along the axis, repeats blocks, keeps a scalar.
+/// Shapes a scale or zero point to broadcast with x: puts a list along the axis, repeats each number of a blocked one.
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
     // [.., n / block, ..] -> [.., n / block, 1, ..] -> [.., n / block, block, ..] -> [.., n, ..]
@@ -41,7 +41,7 @@ double limit(DType type, bool low) {
 }
 
 /// The steps x - zero of a quantised x, in i16, which products, poolings and sums read. Quantising computes the steps
-/// first and makes x from them by adding the zero point, so x itself is stored only if other instructions read it.
+/// first and x = steps + zero from them, so x itself is stored only if other instructions read it.
 struct QuantizedSteps {
   Value steps;
   double zero;
@@ -74,7 +74,7 @@ class Expansion {
     return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
   }
 
-  /// Returns x - zero if x was quantised in this module or is a view of such a value.
+  /// Returns x - zero if x, or the value viewed by x, was quantised in this module with this zero point; else null.
   Value known_steps(Value x, std::optional<double> zero) {
     auto found = steps_.find(x.def);
     if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};
@@ -84,8 +84,8 @@ class Expansion {
     return behind ? module_.append(i.op, {behind}) : Value{};
   }
 
-  /// Pools the steps x - zero instead of x, because the maximum is at the same element. If products read the pooled
-  /// bytes, pools x itself.
+  /// Returns the max pooling of x computed from the steps x - zero, which have their maximum at the same element.
+  /// Returns null, so that x itself is pooled, if products read the pooled bytes or the steps are not known.
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
@@ -93,7 +93,7 @@ class Expansion {
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  /// True if a product of bytes reads x itself; then all readers use x, not the steps.
+  /// True if a product or convolution reads the result itself. If so, all its readers use the result, not the steps.
   static bool is_multiplied(const Instruction& i) {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }
@@ -117,7 +117,7 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// Returns x / scale.
+  /// Returns x / scale, where x is the operand without redundant bounds (see without_bounds).
   Value scaled(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, without_bounds(i, op), wide);

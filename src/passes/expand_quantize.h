@@ -4,11 +4,11 @@
 
 namespace weft {
 
-/// Replaces each quantize and dequantize that integer products left by elementwise instructions, which can be fused.
+/// Replaces quantize and dequantize, except in integer products, by elementwise instructions, which can be fused.
 ///     dequantize %x, %s, %z   ->   (convert %x - convert %z) * %s
 ///     quantize %x, %s, %z     ->   nearest(round(%x / %s) + convert %z)
 ///
-/// If a byte's zero point is known, quantises in two steps, because readers of x - zero then need only the first step:
+/// If the zero point of a byte type is constant, quantises in two steps; readers of x - zero then need only the first:
 ///     quantize %x, %s, %z     ->   convert(%steps + %z), %steps = nearest(%x / %s) {to=i16}
 bool expand_quantize(Module& module);
 

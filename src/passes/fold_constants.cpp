@@ -32,7 +32,7 @@ int64_t result_bytes(const Instruction& i) {
 
 int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
-/// Returns how many inner steps one result element takes, as factors: terms of a sum, taps of a window, keys, or boxes.
+/// Returns the number of inner steps per result element, as factors: terms of a sum, taps of a window, keys, or boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
   auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
@@ -43,7 +43,7 @@ std::vector<int64_t> looked_at(const Instruction& i) {
   return {};
 }
 
-/// Estimates the work as a number of elements that are read and visited, at most INT64_MAX.
+/// Estimates the work as the number of elements that are read or visited, at most INT64_MAX.
 int64_t work(const Instruction& i) {
   int64_t total = 0;
   for (const Type& type : i.types) total += elements(type);
@@ -56,7 +56,7 @@ int64_t work(const Instruction& i) {
   return total;
 }
 
-/// Returns the results' bytes minus those of operands that only this instruction reads.
+/// Returns the bytes of the results minus the bytes of operands that only this instruction reads, but at least 0.
 int64_t added_bytes(const Instruction& i) {
   int64_t added = result_bytes(i);
   for (const Value& input : i.inputs) {
@@ -67,7 +67,7 @@ int64_t added_bytes(const Instruction& i) {
 
 thread_local FoldingScope* scope = nullptr;
 
-/// Deducts the cost of folding `i` from the budget; false if too little is left.
+/// Deducts the cost of folding `i` from the budget; returns false, without deducting, if too little is left.
 bool spend(FoldingScope& left, const Instruction& i) {
   int64_t bytes = added_bytes(i), steps = work(i);
   if (bytes > left.bytes || steps > left.work) return false;
@@ -76,7 +76,7 @@ bool spend(FoldingScope& left, const Instruction& i) {
   return true;
 }
 
-/// Erases an instruction and constants that only it read, so that folding a long chain frees memory on the way.
+/// Erases an instruction and the constants that only it read, so that folding a long chain frees memory on the way.
 void erase_with_operands(Module& module, Instruction& i) {
   std::set<Instruction*> operands;
   for (const Value& input : i.inputs) operands.insert(input.def);

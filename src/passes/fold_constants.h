@@ -4,10 +4,10 @@
 
 namespace weft {
 
-/// Evaluates instructions with only constant operands, in the wide types of the reference. Leaves results above 64 MiB.
-/// Also leaves views, fills and dequantised weights above 64 KiB: kernels read their small operands, not a large copy.
-/// Parameters with default values are not constants. A budget that grows with the program's weights (FoldingScope)
-/// limits the work and the growth; instructions beyond the budget stay.
+/// Evaluates instructions with only constant operands, in the wide types of the reference. Does not fold results above
+/// 64 MiB, nor views, fills and dequantised weights above 64 KiB: kernels should read their small operands, not a large
+/// copy. Parameters with default values are not constants. A budget that grows with the program's weights
+/// (FoldingScope) limits the work and the growth of constants.
 ///
 ///     %2 = mul %a, %b                     (a = 2, b = 3)
 /// ->
@@ -22,7 +22,7 @@ class FoldingScope {
   ~FoldingScope();
   FoldingScope(const FoldingScope&) = delete;
 
-  int64_t bytes, work;  ///< remaining budget: bytes that constants may grow by; elements to read, multiply or write
+  int64_t bytes, work;  ///< the rest of the budget: growth of constants in bytes; elements to read, multiply or write
 
  private:
   FoldingScope* outer_;

@@ -19,7 +19,7 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the bounded terms, and the number of the other terms (wide integers times a constant).
+/// A bound on the sum of the terms that have bounds, and the number of other terms (wide integers times a constant).
 struct Terms {
   double bounded = 0;
   int open = 0;
@@ -49,7 +49,7 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
 }
 
 /// Returns a bound, a power of two, on the error of computing the operand of a `nearest` in f32. Returns nothing if the
-/// operand is not a sum of constants and integers times constants, or if f32 would often leave the rounding in doubt.
+/// operand is not a sum of constants and integers times constants, or if the bound is too large to be useful.
 std::optional<double> error_in_f32(const Instruction& nearest) {
   auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
   auto sum = terms_of(nearest.inputs[0]);
@@ -70,7 +70,7 @@ Value narrow_constant(Module& module, Value value, double less) {
   return weft::constant(module, make_tensor(DType::f32, constant->tensor.dims, std::span<const double>(numbers)));
 }
 
-/// Returns the sum minus `less`, computed in f32. If a term is a constant, subtracts from it at compile time.
+/// Returns x - less, computed in f32. If a term of x is a constant, subtracts from it at compile time.
 Value narrow(Module& module, Value x, double less) {
   if (is_constant(x)) return narrow_constant(module, x, less);
   Instruction& i = *x.def;

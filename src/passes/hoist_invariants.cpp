@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// True for instructions that may end a run with an error: indices, strings, functions of the embedder.
+/// True for instructions that may end a run with an error: they read indices or strings, or call custom functions.
 bool may_fail(const Instruction& i) {
   return i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() || i.is<ScatterNd>() ||
          i.is<GroupedDot>() || i.is<Custom>() || i.is<HostOp>();
@@ -40,7 +40,7 @@ bool has_guards(const Module& body) {
   return std::ranges::any_of(body.program().guards(), [&](const Guard& g) { return g.module == &body; });
 }
 
-/// One loop of `outer`, and the instructions of its body that could move before it.
+/// The hoisting of instructions from the body of one loop into the module `outer` that contains the loop.
 class LoopHoist {
  public:
   LoopHoist(Module& outer, Instruction& loop)
@@ -107,7 +107,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// True if computing the result of `i` in every trip, from outer values only, costs more than reading it.
+  /// True if `i` computes the same in every trip, and computing the result again costs more than reading it.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -136,7 +136,7 @@ class LoopHoist {
     body_.remove_dead();
   }
 
-  /// Fills is_needed_ (code before the loop reads it) and stays_ (moved, but the body still reads its result).
+  /// Sets is_needed_ for results that must exist before the loop, and stays_ for results that the body needs.
   void mark_backwards(const std::vector<Instruction*>& order) {
     for (const Result& result : body_.results()) stays_[result.value.def->id] = true;
     for (auto at = order.rbegin(); at != order.rend(); ++at) {
@@ -164,7 +164,7 @@ class LoopHoist {
     outside_[&i] = outer_.append(i.op, std::move(inputs));
   }
 
-  /// Returns the value before the loop that the body receives as parameter `number`; new parameters count too.
+  /// Returns the value outside the loop that is the argument of the body's parameter `number`, also of added ones.
   Value operand_of(size_t number) const {
     auto operands = body_operands(loop_, 0);
     return number < operands.size() ? operands[number] : added_[number - operands.size()];
@@ -197,8 +197,7 @@ class LoopHoist {
     return found;
   }
 
-  /// Returns the value before the loop that equals `value`, an outer parameter, a constant or a view of these; else
-  /// null.
+  /// Returns the value outside the loop that equals an outer parameter, a constant or a view of these; else null.
   Value unmoved(Value value) {
     const Instruction& i = *value.def;
     if (i.is<Constant>()) return outer_.append(i.op, {});
@@ -212,7 +211,7 @@ class LoopHoist {
     return from ? outer_.append(i.op, {from}) : from;
   }
 
-  /// Returns rows [first, first + trips) of an outer value along an axis, which is moved to the front.
+  /// Returns the slice [first, first + trips) of an outer value along `axis`, with that axis moved to the front.
   Value rows_of(Value x, int64_t axis, const Dim& first) {
     Value all = x.rank() && known_less_equal(0, first) ? unmoved(x) : Value();
     if (!all || !known_less_equal(first + op_.trips, x.dims()[axis])) return {};
@@ -223,7 +222,8 @@ class LoopHoist {
     return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
   }
 
-  /// If `value` is row `counter` of an outer value, returns its values of all trips along a new first axis; else null.
+  /// Returns the values that `value` has in all trips, along a new first axis, if `value` is row `counter` of an outer
+  /// value; else null.
   Value of_all_trips(Value value) {
     const Instruction& i = *value.def;
     Dims dims = value.dims();
@@ -274,7 +274,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Removes the parameters, operands and results of carried values that were dropped; puts added values last.
+  /// Removes the parameters, operands and results of the dropped carried values; appends the added operands.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);

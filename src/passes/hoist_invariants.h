@@ -6,10 +6,10 @@ namespace weft {
 
 /// Loop-invariant code motion: moves instructions with the same result in every trip before the loop. A carried value
 /// that no trip changes becomes an operand from outside. Instructions that may fail stay in the loop unless the loop
-/// certainly makes a trip. Nothing leaves a body that has conditions on sizes, because those are checked inside the
-/// body. Views, constants and results larger than their operands stay, because the kernels that read them recompute
-/// them. A product of matrix row t in trip t with constant weights becomes one product of the whole matrix before the
-/// loop.
+/// certainly makes a trip. Invariant instructions also stay if the body has guards, which are checked inside the body.
+/// Views, constants and elementwise results larger than their operands stay, because the kernels that read them
+/// recompute them. A product of row t of a matrix in trip t with constant weights becomes one product of the whole
+/// matrix before the loop.
 ///
 ///     %y = loop %x, %w [body]      body: %v, %w -> add %v, (exp %w)
 /// ->

@@ -22,7 +22,7 @@ using Form = std::optional<IndexForm>;
 
 constexpr int64_t largest_constant = 1 << 16;
 
-/// The forms that one query has found so far.
+/// The forms found so far in one call of index_form.
 struct Memo {
   std::unordered_map<const Instruction*, Form> forms;
   int depth = 64;  // remaining depth of recursion
@@ -49,7 +49,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
   });
 }
 
-/// Returns the form of a constant that is linear along every axis.
+/// Returns the form of a constant; nothing if its elements are not linear along every axis.
 Form constant_form(const Tensor& tensor) {
   if (tensor.elements() == 0 || tensor.elements() > largest_constant) return std::nullopt;
   std::vector<int64_t> values = to_int64s(tensor), steps(tensor.dims.size(), 1);
@@ -96,7 +96,7 @@ Form slice_form(IndexForm x, const Slice& op) {
   return x;
 }
 
-/// Returns the form of a concatenation of parts that continue one linear function.
+/// Returns the form of a concatenation; nothing unless its parts continue one linear function.
 Form concat_form(const Instruction& i, int axis, Memo& memo) {
   const Dims& dims = i.types[0].shape.dims;
   Form whole;
@@ -192,13 +192,13 @@ Form elementwise_form(const Instruction& i, Fn fn, Memo& memo) {
 Form convert_form(const Instruction& i, DType to, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (!x) return std::nullopt;
-  if (to == DType::i64 || to == DType::i32) return x;  // counters and sizes are far below 2^31
+  if (to == DType::i64 || to == DType::i32) return x;  // assumes that counters and sizes are below 2^31
   bool is_number = x->is_constant() && x->offset.is_constant();
   if (to == DType::boolean && is_number) return number(x->offset.value() != 0, int64_t(x->slopes.size()));
   return std::nullopt;
 }
 
-/// Returns the running sum of a constant number c: c, 2c, 3c ...
+/// Returns the form of a running sum of a constant number c: c, 2c, 3c ... (exclusive: 0, c, 2c ...).
 Form scan_form(const Instruction& i, const Scan& op, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (op.fn != ReduceFn::sum || op.reverse || !x || !x->is_constant() || !x->offset.is_constant()) return std::nullopt;

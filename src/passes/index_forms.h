@@ -17,10 +17,10 @@ struct IndexForm {
   bool is_constant() const;  ///< true if all elements are the same number
 };
 
-/// Returns the linear form of an integer or bool value; nothing if it has none or none is found.
+/// Returns the linear form of an integer or bool value; nothing if none is found.
 std::optional<IndexForm> index_form(Value value);
 
-/// If the value is `last index <= second last index + offset` for all other indices (causal mask), returns offset.
+/// Returns offset if the value is the causal mask `column <= row + offset` over its last two axes; else nothing.
 std::optional<Dim> lower_triangle(Value value);
 
 }  // namespace weft

@@ -27,8 +27,8 @@ Dim renamed(const Renaming& sizes, const Dim& dim) {
   return dim.substitute([&](const Symbol& symbol) { return renamed(sizes, symbol); });
 }
 
-/// Copies a body's instructions to the module's place; replaces its parameters by `arguments` and its symbols by
-/// `sizes`. Symbols that the body sets get new names in each copy. Returns the results of the body.
+/// Copies a body's instructions to the current place of `into`; replaces the body's parameters by `arguments` and its
+/// symbols by `sizes`. Symbols that the body sets get new names in each copy. Returns the results of the copy.
 Values write_body(Module& into, const Module& body, std::span<const Value> arguments, Renaming sizes) {
   std::unordered_map<const Instruction*, Value> written;
   for (size_t i = 0; i < arguments.size(); ++i) written[body.parameters()[i].def] = arguments[i];
@@ -67,7 +67,7 @@ bool has_control(const Module& body) {
   return false;
 }
 
-/// Maps the symbols of `types` that are in `sets` to the sizes of the values that replace these types.
+/// Adds to `sizes` each symbol of `sets` that is a size in types[k]; maps it to the corresponding size of values[k].
 void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Values& values) {
   for (size_t k = 0; k < values.size(); ++k) {
     for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
@@ -78,7 +78,7 @@ void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Va
   }
 }
 
-/// Replaces the instruction's results by `values`, and the symbols that it sets by their sizes.
+/// Replaces the results of `i` by `values`, and the symbols that `i` sets by `sizes`; erases `i`.
 void replace_by(Module& module, Instruction& i, const Values& values, const Renaming& sizes) {
   for (uint32_t k = 0; k < values.size(); ++k) module.replace(i.result(k), values[k]);
   module.erase(i);
@@ -119,7 +119,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
   return concat(module, parts, 0);
 }
 
-/// True for a loop with scan outputs of a size that each trip sets; such a loop cannot be unrolled.
+/// True if a trip sets a size of a scan output; such a loop cannot be unrolled.
 bool has_open_rows(const Instruction& i, const Loop& op) {
   for (size_t k = op.carried; k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {

@@ -6,7 +6,7 @@ namespace weft {
 
 /// Inlines control flow that is known while compiling: replaces an If with a constant condition by its branch, and
 /// unrolls short loops with a fixed number of trips. Replaces the sizes that these instructions set by the body's
-/// expressions. Moves constants that a body reads from outside into it.
+/// expressions. Copies constants and sizes from outside into the bodies that read them.
 ///
 ///     %2 = if %true, %0 [then, else] {first=1, ...}
 /// ->

@@ -23,7 +23,7 @@ struct Steps {
   int64_t axis = -1;
 };
 
-/// Returns the axis of a reshaped value with the same elements as `axis` of the operand; -1 if there is none.
+/// Returns the axis of a reshape's result with the same size and stride as `axis` of its operand; -1 if there is none.
 int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
   Dim before = product({from.begin(), from.begin() + axis});
   for (auto at = to.begin(); at != to.end(); ++at) {
@@ -42,14 +42,14 @@ bool follow(int64_t& axis, const Instruction& view) {
   return axis >= 0;
 }
 
-/// Applies a view to dequantised values; nothing if the scales would then vary along more than one axis.
+/// Applies a view to dequantised values; returns nothing if the scales would then not vary along a single axis.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   if (!follow(s.axis, view)) return std::nullopt;
   s.x = module.append(view.op, {s.x});
   return s;
 }
 
-/// Returns the steps of a value that was dequantised from bytes (or types of `is_of_type`), looking through views.
+/// Returns the steps of a value dequantised from a type for which `is_of_type` is true; looks through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -64,7 +64,7 @@ std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DT
   return Steps{i.inputs[0], i.inputs[1], i.inputs.size() > 2 ? i.inputs[2] : Value{}, is_scalar ? -1 : op->axis};
 }
 
-/// Reshapes a list along an axis, or a scalar, to the rank of x, so that it broadcasts.
+/// Reshapes a list, so that it broadcasts along `axis` of a value of this rank; returns a scalar as rank 0.
 Value along(Module& module, Value list, int64_t axis, int64_t rank) {
   if (axis < 0) return reshape(module, list, {});
   Dims dims(rank - axis, 1);
@@ -121,7 +121,7 @@ StepBounds step_bounds(const Steps& s) {
   return {x.low - zero.high, x.high - zero.low};
 }
 
-/// Returns x - zero: constants in 8 bits if they fit, which halves the bytes to read; else in 16 bits.
+/// Returns x - zero: in 8 bits for constants that fit, which halves the bytes to read; else in 16 bits.
 Value as_weight(Module& module, const Steps& s) {
   if (s.x.dtype() == DType::i8 && !has_zero_point(s)) return s.x;
   StepBounds range = step_bounds(s);
@@ -136,7 +136,7 @@ bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
   return count.upper_bound() <= limit;
 }
 
-/// Multiplies two scales, each of which varies along an axis of a result of this rank. Does not fold the product of
+/// Multiplies two scales that broadcast along axis_a and axis_b of a result of this rank. Does not fold the product of
 /// constants, because fold_scales needs the unrounded factors.
 Value product_scale(Module& module, Value a, int64_t axis_a, Value b, int64_t axis_b, int64_t rank) {
   return apply(module, Fn::mul, {along(module, a, axis_a, rank), along(module, b, axis_b, rank)});
@@ -176,7 +176,7 @@ Value without(Module& module, Value product, Value share) {
 int64_t group_of(Factors factors) { return factors == Factors::mixed_bytes ? 4 : 1; }
 DType byte_type(Factors factors) { return factors == Factors::signed_bytes ? DType::i8 : DType::u8; }
 
-/// Returns the integer product of a and b; of bytes if `factors` asks for that and the operands allow it.
+/// Returns the integer product of a and b: a product of bytes if `factors` is not shorts and the operands allow it.
 Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors factors) {
   Value weight = as_weight(module, b);
   if (factors == Factors::shorts || a.axis >= 0 || weight.dtype() != DType::i8)
@@ -207,7 +207,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
-/// Returns the axis of output channels in the weights.
+/// Returns the axis of output channels in the weights; -2 for a transposed convolution in groups, which has none.
 int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
 
 Dim terms_of_sum(const Convolution& op, const Dims& w) {
@@ -227,7 +227,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// Makes a convolution of bytes. Pads with x's zero point and subtracts what the zero point adds to each sum.
+/// Makes a convolution of bytes. Pads with x's zero point and subtracts zero * sum(weights) from each result.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;
@@ -296,7 +296,7 @@ struct ByteOperand {
   Value x, zero;
 };
 
-/// Returns a zero point before its widening and broadcast, if it is a byte of this type or a known number.
+/// Returns a zero point in i32 without its broadcast, if it was converted from `type` or is a known number.
 std::optional<Value> zero_of(Module& module, Value value, DType type) {
   if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
   while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))
@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Splits a constant with elements in a range of at most 256 integers into i8 elements and an offset.
+/// Returns a constant as i8 elements minus a zero point; nothing if its elements span more than 256 integers.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);
@@ -316,7 +316,7 @@ std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   return ByteOperand{x, constant(module, DType::i32, by)};
 }
 
-/// Returns an integer value as bytes minus a zero point, looking through views if the zero point is a single number.
+/// Returns an integer value as bytes minus a zero point; looks through views if the zero point is a single number.
 std::optional<ByteOperand> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return ByteOperand{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
@@ -336,7 +336,7 @@ std::optional<ByteOperand> bytes_of(Module& module, Value value) {
   return ByteOperand{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
 }
 
-/// Returns x - zero of bytes in 16 bits.
+/// Returns `value`, a difference of bytes x - zero, computed in 16 bits; nothing if it is no such difference.
 std::optional<Value> short_difference(Module& module, Value value) {
   auto bytes = bytes_of(module, value);
   if (!bytes || !bytes->zero) return std::nullopt;
@@ -346,7 +346,7 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// Returns the i8, u8 or i16 value that was converted to this i32, looking through views; a constant is made narrow.
+/// Returns the i8, u8 or i16 value that was converted to this i32; looks through views and narrows constants.
 std::optional<Value> narrow_operand(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -364,7 +364,7 @@ std::optional<Value> narrow_operand(Module& module, Value value) {
   return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
 }
 
-/// Makes a product of widened integers multiply the narrow ones; sums stay i32.
+/// Returns a product of integers from before their conversion to i32; sums stay i32.
 std::optional<Value> narrowed(Module& module, Instruction& i) {
   const auto* dot = i.as<Dot>();
   const auto* convolution = i.as<Convolution>();
@@ -429,7 +429,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// Rewrites a convolution in the same way, if its weights have no zero point.
+/// Rewrites a convolution as dot_of_bytes does a dot, if its weights have no zero point.
 template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
@@ -463,7 +463,7 @@ std::optional<Value> integer_pool(Module& module, Instruction& i) {
 
 bool same_scalar(Value a, Value b) { return splat_number(a) && splat_number(a) == splat_number(b); }
 
-/// quantize(dequantize x) -> x, if scale and zero point are the same.
+/// quantize(dequantize x) -> x, if both have the same scalar scale and zero point.
 std::optional<Value> unchanged(Module&, Instruction& i) {
   const auto* op = i.as<Quantize>();
   if (!op || op->block > 0) return std::nullopt;
@@ -533,7 +533,7 @@ bool has_offset(const Sum& sum) {
   return std::ranges::any_of(sum.offset.values, [](double x) { return x != 0; });
 }
 
-/// Returns the only term of a sum without offset, if it has at most 16 bits; else null.
+/// Returns the only term of a sum without offset, if it is an integer that fits i16; else null.
 const Sum::Term* short_term(const Sum& sum) {
   DType type = sum.terms.size() == 1 && !has_offset(sum) ? sum.terms[0].integer.dtype() : DType::i64;
   return bits(type) <= 16 && type != DType::u16 ? &sum.terms[0] : nullptr;
@@ -548,7 +548,7 @@ std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
   return Sum{{{product, *factor}}};
 }
 
-/// Returns the sum or mean along axes of known sizes.
+/// Returns the sum or mean of a sum with one short term, along axes of known sizes; nothing for others.
 std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   const Sum::Term* x = short_term(sum);
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;

@@ -25,7 +25,7 @@ enum class IntegerFactors : uint8_t {
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 ///
 /// mixed_bytes pads the few channels of an image to four; tile_bytes does not, because im2col copies whole windows.
-/// signed_bytes subtracts 128 from values that were quantised to u8. Products of integers minus their zero points also
+/// signed_bytes changes values that were quantised to u8 to i8. Products of integers minus their zero points also
 /// become products of bytes:
 ///
 ///     dot (convert %a - %za), (convert %b - %zb) {type=i32}
@@ -42,15 +42,15 @@ bool integer_products(Module& module, IntegerFactors factors);
 ///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
 bool float8_products(Module& module);
 
-/// Makes quantize of a sum of scaled integers and constants round once: folds all scales, including that of the result,
+/// Makes quantize of a sum of scaled integers and constants round once: folds all scales, including the result's scale,
 /// into one factor per term and sums in f64. Sums in f32 would round about one element in a million differently, and in
 /// a deep network each difference spreads to a third of the outputs.
 ///
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
 
-/// Returns the operand of the quantisation `i` without a redundant relu, min or max before it. Redundant: its bound is
-/// at or beyond the smallest or largest integer, so the saturation has the same effect.
+/// Returns the operand of the quantisation `i`, or the value before a relu, min or max that computes the operand. Skips
+/// this function only if its bound is at or beyond the smallest or largest integer, so that saturation does the same.
 Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

@@ -9,10 +9,9 @@
 #include "ops/views.h"
 
 namespace weft {
-namespace {
 
 /// True if `to` represents all values of `from`.
-bool widens(DType from, DType to) {
+static bool widens(DType from, DType to) {
   if (from == DType::boolean) return is_integer(to) || is_float(to);
   if (is_float(from) && is_float(to)) {
     constexpr std::array order = {DType::f16, DType::f32, DType::f64};
@@ -23,8 +22,6 @@ bool widens(DType from, DType to) {
   bool keeps_sign = is_signed_integer(to) || !is_signed_integer(from);
   return is_integer(from) && is_integer(to) && keeps_sign && bits(from) < bits(to);
 }
-
-}  // namespace
 
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites) {
   bool changed = false;

@@ -21,7 +21,7 @@ std::string key_of(const Instruction& i) {
   return key;
 }
 
-/// Returns the part of an instruction that short keys omit: fields, or the whole of a constant.
+/// Returns a longer key that includes an operator's fields, or the hash of a whole constant.
 std::string full_key_of(const Instruction& i) {
   const auto* c = i.as<Constant>();
   return cat(key_of(i), " ", c ? to_string(hash128(c->tensor.data)) : to_string(i.op));
@@ -38,8 +38,8 @@ Instruction* equal_in(const std::vector<Instruction*>& candidates, const Instruc
   return same == candidates.end() ? nullptr : *same;
 }
 
-/// Returns an earlier equal instruction; if there is none, remembers `i` and returns null. Splits crowded entries: if
-/// one operand is sliced in 10,000 ways, a single entry would need 10,000 x 10,000 comparisons.
+/// Returns an earlier equal instruction; if there is none, adds `i` to `seen` and returns null. Uses the longer key for
+/// crowded entries: if one operand is sliced in 10,000 ways, a single entry would need 10,000 x 10,000 comparisons.
 Instruction* find_same(Seen& seen, Instruction& i) {
   constexpr size_t crowded = 16;
   auto* alike = &seen[key_of(i)];

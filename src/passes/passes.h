@@ -9,7 +9,7 @@ namespace weft {
 
 enum class PassGroup : uint8_t {
   shared,    ///< passes for all chips; saved programs contain their result
-  for_chip,  ///< passes that depend on the chip in PassContext
+  for_chip,  ///< passes that run for each chip, after the shared ones
 };
 
 struct PassInfo {

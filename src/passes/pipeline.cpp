@@ -23,7 +23,7 @@ constexpr bool is_debug_build = false;
 constexpr bool is_debug_build = true;
 #endif
 
-/// Returns the folder for dumps of the program; empty if none was requested.
+/// Returns the folder for dumps of the program: `asked_for`, or else WEFT_DUMP; empty if neither is set.
 std::filesystem::path dump_folder(const std::filesystem::path& asked_for) {
   return asked_for.empty() ? std::filesystem::path(knobs().dump) : asked_for;
 }
@@ -53,7 +53,7 @@ void keep_failure(const std::filesystem::path& folder, std::string_view pass, st
 
 void Pipeline::operator()(std::string_view name, const Pass& pass) {
   if (stopped_) return;
-  // Keeps the program from before the step for keep_failure, because the pass changes it in place.
+  // Keeps the text of the program for keep_failure, because the pass changes the program in place.
   std::filesystem::path folder = dump_folder(options_.dump_directory);
   std::string before = folder.empty() ? "" : text_with_blobs(program_, folder);
   auto begin = std::chrono::steady_clock::now();

@@ -16,7 +16,7 @@ namespace weft {
 
 /// A transformation of one module; returns true if it changed anything.
 using Pass = std::function<bool(Module&)>;
-/// For each pass, how often it changed something.
+/// The number of times that each pass changed something, by the pass's name.
 using PassCounts = std::map<std::string_view, int64_t>;
 
 /// What the pass `shard` did to one rank's program.
@@ -47,8 +47,8 @@ struct PassContext {
 ///     run("normalise", normalise);
 ///
 /// Also measures the passes' time, removes unread instructions, verifies the program (WEFT_VERIFY_PASSES, debug builds)
-/// and prints it (WEFT_DEBUG=5, dump folder). If a pass fails, leaves a folder from which it can be run again
-/// (WEFT_DUMP or the dump folder).
+/// and prints it (WEFT_DEBUG=5, dump folder). If a pass fails and there is a dump folder (an option or WEFT_DUMP),
+/// writes the program from before the pass and a command that runs the pass again.
 class Pipeline {
  public:
   struct Options {
@@ -65,7 +65,7 @@ class Pipeline {
   /// True once the pass named by stop_after has run; later passes are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
-  /// Returns how often each pass changed something. A pass that runs other passes adds the counts of these here.
+  /// Returns how often each pass changed something. A pass that runs other passes adds their counts too.
   PassCounts& changes() { return changes_; }
 
  private:

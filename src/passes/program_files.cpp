@@ -11,14 +11,13 @@
 #include "ops/registry.h"
 
 namespace weft {
-namespace {
 
-std::filesystem::path blob_path(const std::filesystem::path& folder, std::string_view name) {
+static std::filesystem::path blob_path(const std::filesystem::path& folder, std::string_view name) {
   return folder / "blobs" / cat(name, ".bin");
 }
 
 /// Writes a line with the type and sizes, then the elements.
-void write_blob(const std::filesystem::path& path, const Tensor& tensor) {
+static void write_blob(const std::filesystem::path& path, const Tensor& tensor) {
   std::string head = cat(tensor.shape(), "\n");
   std::vector<std::byte> bytes(head.size() + tensor.data.size());
   std::memcpy(bytes.data(), head.data(), head.size());
@@ -26,7 +25,7 @@ void write_blob(const std::filesystem::path& path, const Tensor& tensor) {
   write_file(path, bytes);
 }
 
-Tensor read_blob(const std::filesystem::path& path) {
+static Tensor read_blob(const std::filesystem::path& path) {
   Bytes file = map_file(path);
   std::string_view text = as_text(file);
   size_t end = text.find('\n');
@@ -40,12 +39,10 @@ Tensor read_blob(const std::filesystem::path& path) {
                  .code = "E191",
                  .what = cat(path.string(), " holds ", text.size() - end - 1, " bytes for ", type)});
   }
-  // Copies the elements, because the line before them leaves them unaligned.
+  // Copies the elements to aligned memory, because the line of text before them has any length.
   tensor.data = Bytes::copy(std::span<const std::byte>(file).subspan(end + 1));
   return tensor;
 }
-
-}  // namespace
 
 std::string text_with_blobs(const Program& program, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder / "blobs");
@@ -56,10 +53,6 @@ std::string text_with_blobs(const Program& program, const std::filesystem::path&
     return name;
   }};
   return print(program, context);
-}
-
-void write_program(const Program& program, const std::filesystem::path& file) {
-  write_file(file, as_bytes(text_with_blobs(program, file.parent_path())));
 }
 
 std::unique_ptr<Program> read_program(const std::filesystem::path& file) {

@@ -12,10 +12,8 @@ namespace weft {
 /// Returns the text form of `program`; writes its large constants to `folder`/blobs unless they are there already.
 std::string text_with_blobs(const Program& program, const std::filesystem::path& folder);
 
-/// Writes the text form to `file` and the large constants to blobs/ in the same folder.
-void write_program(const Program& program, const std::filesystem::path& file);
-
-/// Reads a program that write_program wrote. E106 if a file is missing, E191 if it is not a program.
+/// Reads the text form in `file`, and large constants from blobs/ in the same folder. E106 if a file is missing, E191
+/// if it is not a program.
 std::unique_ptr<Program> read_program(const std::filesystem::path& file);
 
 }  // namespace weft

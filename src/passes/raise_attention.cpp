@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// A summand below this makes the softmax weight of any score 0.
+/// A mask value at or below this, added to any score, makes the softmax weight 0.
 constexpr double as_good_as_minus_infinity = -1e30;
 
 struct Scores {
@@ -63,7 +63,7 @@ std::optional<Masked> match_masked(Module& module, Value value) {
   return std::nullopt;
 }
 
-/// Returns the softmax of the probabilities, also if a select replaces NaN rows (all keys masked) by 0.
+/// Returns the softmax of the probabilities; looks through a select that replaces NaN (all keys masked) by 0.
 Instruction* match_softmax(Value probabilities) {
   Instruction* guarded = as_fn(probabilities, Fn::select);
   if (!guarded) return probabilities.def->is<Softmax>() ? probabilities.def : nullptr;
@@ -72,7 +72,7 @@ Instruction* match_softmax(Value probabilities) {
   return fits && guarded->inputs[2].def->is<Softmax>() ? guarded->inputs[2].def : nullptr;
 }
 
-/// True if only `dot` reads the probabilities.
+/// True if only `dot` reads the probabilities, and nothing else reads the softmax before a select.
 bool are_private(Value probabilities, Instruction* softmax, const Instruction* dot) {
   if (!only_read_by(probabilities, dot)) return false;
   if (probabilities.def == softmax) return true;
@@ -140,7 +140,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);
 }
 
-/// If `value` repeats each key/value head of an x[batch, heads, rows, columns] for its query heads, returns x.
+/// Returns the value, as [batch, heads, 1, rows, columns], before each key/value head was repeated for its query heads.
 static std::optional<Value> without_repeat(Value value) {
   const auto* merge = value.def->as<Reshape>();
   if (!merge) return std::nullopt;

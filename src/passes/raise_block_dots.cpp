@@ -14,7 +14,7 @@ namespace {
 
 bool has_steps(DType type) { return type == DType::u4 || type == DType::i4 || type == DType::u8 || type == DType::i8; }
 
-/// Returns a 4- or 8-bit constant of two axes, as unsigned (signed numbers plus half their range), transposed if asked.
+/// Returns a 4- or 8-bit constant of two axes as unsigned integers (signed ones plus half the range), maybe transposed.
 Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   const bool is_narrow = bits(from.dtype) == 4;
   const int64_t rows = from.dims[0], columns = from.dims[1];
@@ -31,7 +31,7 @@ Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   return to;
 }
 
-/// How the second operand of a dot is dequantised, and which of its axes is k.
+/// The instruction that computes the second operand of a dot (before a transpose or broadcast), and its axis k.
 struct Weights {
   const Instruction* made = nullptr;
   int64_t k_axis = 0;

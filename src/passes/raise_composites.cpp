@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// Returns the reduction if `value` is x reduced by fn, with kept axes, and broadcast back to x's sizes.
+/// Returns the reduction if `value` is a broadcast of x reduced by fn with kept axes; else null.
 const Reduce* reduced_back(Value value, ReduceFn fn, Value x) {
   Value small = without_broadcast(value);
   const auto* reduce = small.def->as<Reduce>();

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// Restores operators that an exporter decomposed: softmax, layer and RMS norm, attention with its scale, mask and
-/// repeated key heads, products with blockwise quantised weights of 4 or 8 bits. Replaces a mask that is provably
-/// causal by the field `causal`.
+/// Restores operators that an exporter decomposed: softmax, layer and RMS norm, attention with scale, mask and repeated
+/// key/value heads, products with blockwise quantised weights of 4 or 8 bits. Replaces a mask that is provably causal
+/// by the field `causal`.
 ///     %2 = dot %q, %kt
 ///     %3 = mul %2, %scale
 ///     %4 = softmax %3 {axis=3}

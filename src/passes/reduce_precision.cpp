@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/glob.h"
-#include "base/numeric.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
@@ -22,8 +21,8 @@ const Instruction& behind_views(Value value) {
   return *value.def;
 }
 
-/// The values of a module in another type, each converted once. Conversions go before views: a weight is then converted
-/// when the program is loaded, other values by the kernel that computes them.
+/// The values of a module in another type, each converted once. Conversions are inserted before views, so that a weight
+/// is converted when the program is loaded, and other values by the kernel that computes them.
 class Converted {
  public:
   Converted(Module& module, DType type) : module_(module), type_(type) {}
@@ -44,7 +43,7 @@ class Converted {
 
 std::vector<bool> find_fixed(const Module& module);
 
-/// Marks those parameters of a body that get fixed values from the only instruction that runs the body.
+/// Marks in `fixed` those parameters of a body that depend on constants only. One instruction runs each body.
 void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
   for (const auto& outer : body.program().modules()) {
     for (const Instruction& i : *outer) {
@@ -59,7 +58,7 @@ void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
   }
 }
 
-/// Returns for each instruction whether it follows from constants, also through the parameters of bodies.
+/// Returns for each instruction, by id, whether it depends on constants only; looks through parameters of bodies.
 std::vector<bool> find_fixed(const Module& module) {
   std::vector<bool> fixed(module.id_limit());
   if (&module != &module.program().main()) note_fixed_parameters(module, fixed);
@@ -67,7 +66,7 @@ std::vector<bool> find_fixed(const Module& module) {
   return fixed;
 }
 
-/// False if f16 may turn a finite weight into an infinity. A weight that is computed later is not known to fit.
+/// True if no finite weight becomes infinite in `type`. For f16, this is known of constants only.
 bool fits(Value weight, DType type) {
   if (type != DType::f16) return true;
   const auto* constant = behind_views(weight).as<Constant>();

@@ -15,7 +15,7 @@ std::vector<int64_t> inverse_permutation(const std::vector<int64_t>& permutation
   return result;
 }
 
-/// Returns the permutation with all other axes in order, then `moved`.
+/// Returns the permutation that moves the axes `moved` to the end and keeps the others in order.
 std::vector<int64_t> moved_last(int64_t rank, const std::vector<int64_t>& moved) {
   std::vector<int64_t> permutation;
   for (int64_t axis = 0; axis < rank; ++axis) {
@@ -83,8 +83,8 @@ class RowsLast {
     replace(i, 0, keep ? transposed(i, y, inverse_permutation(permutation)) : y);
   }
 
-  /// Applies a reduction of a transpose to the transpose's operand, if the reduced axes are neighbours there and the
-  /// other axes keep their order.
+  /// Returns the reduction to apply to the operand of the transpose that `i` reduces; nothing unless the reduced axes
+  /// are neighbours in that operand and the other axes keep their order.
   static std::optional<Reduce> before_transpose(const Instruction& i, Reduce op) {
     const auto* transpose = i.inputs[0].def->as<Transpose>();
     if (op.keep || !transpose) return std::nullopt;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
-#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "ir/module.h"
@@ -51,7 +49,7 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
-  /// Returns the replacement of `i` by the first rule that matches; inserts its instructions at the module's place.
+  /// Returns the replacement of `i` by the first rule that matches, and inserts its instructions at the current place.
   std::optional<Value> apply(Module& module, Instruction& i) const;
 
  private:

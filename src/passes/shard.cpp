@@ -25,7 +25,7 @@ struct Part {
   int64_t axis = -1;  ///< the axis that is split
 };
 
-/// Products with fewer weights are not split, because exchanging parts would take longer than computing them.
+/// Products with fewer weights are not split, because exchanging parts would take longer than computing the products.
 constexpr int64_t least_weights = 1024;
 
 /// Returns the product of the sizes before `axis`.
@@ -68,7 +68,7 @@ class Sharding {
     return part == parts_.end() || gathered_.contains(value) ? -1 : part->second.axis;
   }
 
-  /// Returns all of a value: the value itself, or the gathered parts of all ranks.
+  /// Returns the whole of a value: the value itself if it is not split, else the gathered parts of all ranks.
   Value whole(Value value) {
     auto part = parts_.find(value);
     if (part == parts_.end()) return value;
@@ -123,7 +123,7 @@ class Sharding {
     return -1;
   }
 
-  /// Computes a part of the result, or all of it from parts. Returns false if the instruction needs whole operands.
+  /// Rewrites `i` to compute a part of its result, or the whole from parts. Returns false if it needs whole operands.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);
@@ -142,7 +142,7 @@ class Sharding {
     parts_[i.result()] = {module_.append(std::move(op), std::move(inputs)), axis};
   }
 
-  /// Splits all operands along `axis` and the result along `to`.
+  /// Splits all operands along `axis` and the result along `to`. Returns false if the ranks do not divide the axis.
   bool along(Instruction& i, Op op, int64_t axis, int64_t to) {
     if (!std::ranges::all_of(i.inputs, [&](Value v) { return divides(v, axis); })) return false;
     std::vector<Value> inputs;
@@ -168,7 +168,7 @@ class Sharding {
     return true;
   }
 
-  /// Reshapes a split value if the split axis becomes the first of several axes, or is merged with the axes after it.
+  /// Handles a reshape of a split value, if the split axis stays, is split into several or merges with axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
@@ -178,7 +178,7 @@ class Sharding {
     return reshaped_to_groups(i, axis);
   }
 
-  /// Handles a reshape of the columns of a joint product of queries, keys and values to groups of heads: the rank takes
+  /// Handles a reshape of the columns of a joint product of queries, keys and values to groups of heads: this rank gets
   /// its part of each group.
   bool reshaped_to_groups(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
@@ -203,7 +203,7 @@ class Sharding {
     return along(i, part, axis, axis);
   }
 
-  /// Handles a slice of the columns of a joint product, such as its queries: the rank gets its part of these columns.
+  /// Handles a slice of the columns of a joint product, such as the queries: this rank gets its part of these columns.
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
     for (int64_t a = 0; a < axis; ++a) {
@@ -234,7 +234,7 @@ class Sharding {
     return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
   }
 
-  /// Splits operators that compute each index of the split axis independently.
+  /// Splits operators that compute each index along the split axis independently. Returns false for other operators.
   bool rows(Instruction& i, int64_t axis) {
     if (const auto* op = i.as<Softmax>()) return op->axis != axis && along(i, *op, axis, axis);
     if (const auto* op = i.as<Normalize>()) return axis < op->axis && along(i, *op, axis, axis);
@@ -255,7 +255,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits a scatter along an axis inside its slices; the indices do not address this axis.
+  /// Splits a scatter along an axis of its slices, which the indices do not address. Returns false for other axes.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;
@@ -265,7 +265,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits quantize and dequantize with one scale, one per index of an axis, or one per block.
+  /// Splits quantize and dequantize; returns false if `axis` is the axis of blocked scales.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;
@@ -282,7 +282,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits an attention by heads. If there are more ranks than key/value heads, several ranks use the same head.
+  /// Splits an attention by heads. If there are more ranks than key/value heads, several ranks use one key/value head.
   bool attention(Instruction& i) {
     const auto& op = *i.as<Attention>();
     std::vector<Value> inputs{local(i.inputs[0], 1)};
@@ -312,7 +312,7 @@ class Sharding {
     module_.replace(i.result(), module_.append(Collective{.fn = CollectiveFn::sum, .ranks = ranks_.count}, {part}));
   }
 
-  /// Notes why a product is not split; returns false.
+  /// Adds the reason why a product is not split to the report; returns false.
   bool stays(const Instruction& i, const std::string& why) {
     whole_products_.push_back(cat(i.source.empty() ? "a product of the program" : i.source, ": ", why));
     return false;
@@ -342,7 +342,7 @@ class Sharding {
     return weighted(i, a, b, operands);
   }
 
-  /// Splits a product of whole operands by the columns of its weights, or else by their rows.
+  /// Splits a product of whole operands along an axis of its weights: preferably the columns.
   template <class Operands>
   bool weighted(Instruction& i, Value a, Value b, const Operands& operands) {
     int64_t m = a.rank() - 2, n = b.rank() - 1, k_of_a = a.rank() - 1, k_of_b = b.rank() - 2;
@@ -360,7 +360,7 @@ class Sharding {
     return sum(i, i.op, operands(local(a, k_of_a), local(b, k_of_b))), true;
   }
 
-  /// Splits a product with weights of 4 or 8 bits; each rank gets whole blocks of k.
+  /// Splits a product with weights of 4 or 8 bits: by whole blocks of k if x is split along k, else by output columns.
   bool block_product(Instruction& i) {
     const auto& op = *i.as<BlockDot>();
     Value x = i.inputs[0], w = i.inputs[1];
@@ -391,7 +391,7 @@ class Sharding {
     return {};
   }
 
-  /// Returns the parameter that is donated to this result, if a rank may hold only its part of the parameter.
+  /// Returns the parameter donated to this split result, if a part of it along the same axis is read; else null.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);

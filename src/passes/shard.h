@@ -5,11 +5,10 @@
 namespace weft {
 
 /// Tensor parallelism as in Megatron-LM (Shoeybi et al., 2019): makes the module the program of one of the context's
-/// ranks. A product with weights uses a part of their columns, which splits its result along that axis. Later
-/// instructions work on the parts as long as they can (elementwise functions, views, softmax along other axes,
+/// ranks. A product with weights uses a part of their columns, so that each rank has a part of the result's columns.
+/// Later instructions work on the parts as long as they can (elementwise functions, views, softmax along other axes,
 /// attention by heads, cache updates). A product that sums along the split axis uses the matching rows of its weights,
-/// and a sum over all ranks gives the whole result. Where an operator needs all of a split value, the parts are
-/// gathered.
+/// and a sum over all ranks gives the whole result. If an operator needs a whole value, the parts are gathered.
 ///
 ///     %1 = dot %x, %w1          %w1 f32[64,256]
 ///     %2 = gelu %1
@@ -22,8 +21,8 @@ namespace weft {
 ///
 /// All ranks have the same instructions in the same order; only numbers in weights and offsets differ. Not split: sizes
 /// that the number of ranks does not divide, small products, convolutions, bodies of control flow. If a parameter is
-/// donated to a split result and only the rank's part is read, the parameter becomes that part. So a rank keeps the
-/// KV cache of its own heads.
+/// donated to a split result and only the rank's part is read, the parameter becomes that part. For example, a rank
+/// keeps the KV cache of its own heads only.
 bool shard(Module& module, const PassContext& context);
 
 }  // namespace weft

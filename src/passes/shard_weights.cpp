@@ -10,10 +10,9 @@
 #include "ops/quantize.h"
 
 namespace weft {
-namespace {
 
 /// Returns elements [start, start + size) of one axis; nothing if they do not start and end at whole bytes.
-std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
+static std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
   if (tensor.dtype == DType::string) return std::nullopt;
   std::span<const int64_t> dims = tensor.dims;
   int64_t outer = element_count(dims.first(axis)), inner = element_count(dims.subspan(axis + 1)) * bits(tensor.dtype);
@@ -26,8 +25,6 @@ std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t sta
   for (int64_t i = 0; i < outer; ++i) std::memcpy(made.data + i * bytes, tensor.data.data() + i * row + from, bytes);
   return made.tensor;
 }
-
-}  // namespace
 
 bool RankWeights::is_weights(Value value) {
   if (auto known = known_.find(value.def); known != known_.end()) return known->second;
@@ -49,7 +46,7 @@ Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
 
-/// Takes the part before a broadcast repeats the weights; afterwards each repetition would need a copy.
+/// Slices the operand of a broadcast instead of its result, because slicing each repetition would need copies.
 Value RankWeights::grouped_part(Value value, int64_t groups) {
   int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
   if (const auto* op = value.def->as<Broadcast>()) {
@@ -64,7 +61,8 @@ Value RankWeights::grouped_part(Value value, int64_t groups) {
   return concat(module_, parts, axis);
 }
 
-/// Slices the operands instead of the result, so that a rank computes and stores little more than its part.
+/// Returns the slice of weights, computed from slices of the operands, so that a rank computes and stores little more
+/// than its part. Returns null for operators that this function does not know.
 Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   if (const auto* constant_op = i.as<Constant>()) {
@@ -88,7 +86,7 @@ Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size
   return module_.append(i.op, std::move(inputs));
 }
 
-/// Slices scales and zero points: one for all, one per index of an axis, or one per block.
+/// Slices a dequantize with its scale and zero point, which may be scalars, lists along an axis, or blocked.
 Value RankWeights::cut_scaled(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   const auto& op = *i.as<Dequantize>();

@@ -7,7 +7,7 @@
 namespace weft {
 
 /// The slices of values for one rank. Slices of weights become new constants, so that a rank holds only its part in
-/// memory. New instructions go to Module::place().
+/// memory. New instructions are inserted at the module's current place.
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}
@@ -18,7 +18,7 @@ class RankWeights {
   Value part(Value value, int64_t axis);
   /// Returns elements [start, start + size) of weights along one axis.
   Value cut(Value value, int64_t axis, int64_t start, int64_t size);
-  /// Splits the last axis of weights into `groups` equal pieces; returns the rank's parts of all pieces in a row.
+  /// Splits the last axis of weights into `groups` equal pieces; returns the rank's parts of all pieces, concatenated.
   Value grouped_part(Value value, int64_t groups);
 
  private:

@@ -10,15 +10,14 @@
 #include "passes/match.h"
 
 namespace weft {
-namespace {
 
 /// True for constants, sizes and similar instructions, which are already simple.
-bool is_simple_already(const Instruction& i) {
+static bool is_simple_already(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Iota>() || i.is<Sizes>()) return true;
   return (i.is<Broadcast>() || i.is<Reshape>()) && is_simple_already(*i.inputs[0].def);
 }
 
-std::optional<Value> as_number(Module& module, Instruction& i) {
+static std::optional<Value> as_number(Module& module, Instruction& i) {
   if (is_simple_already(i) || i.types.size() != 1) return std::nullopt;
   auto form = index_form(i.result());
   if (!form || !form->is_constant() || !form->offset.is_constant()) return std::nullopt;
@@ -26,8 +25,8 @@ std::optional<Value> as_number(Module& module, Instruction& i) {
   return broadcast(module, number, i.types[0].shape.dims);
 }
 
-/// Returns the result axis along which a coordinate counts 0, 1 ... size - 1.
-std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
+/// Returns the axis along which the values of a coordinate are 0, 1 ... size - 1; nothing if there is none.
+static std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
   auto form = index_form(coordinate);
   if (!form || form->offset != Dim(0)) return std::nullopt;
   std::optional<size_t> axis;
@@ -40,7 +39,7 @@ std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
 }
 
 /// gather_nd(x, concat(counter of axis 0, counter of axis 1 ...)) -> a view of x.
-std::optional<Value> as_view(Module& module, Instruction& i) {
+static std::optional<Value> as_view(Module& module, Instruction& i) {
   const auto* op = i.as<GatherNd>();
   if (!op || op->batch != 0) return std::nullopt;
   Value x = i.inputs[0], indices = i.inputs[1];
@@ -54,7 +53,7 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
     if (!axis) return std::nullopt;
     axes.push_back(*axis);
   }
-  // Transposes x to the order of the result's axes. Two equal axes read a diagonal, which is not a view.
+  // Transposes x to the order of the result's axes. Two counters along one axis read a diagonal, which is not a view.
   std::vector<int64_t> order(x.rank());
   for (size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int64_t>(a);
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
@@ -67,8 +66,6 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
   for (size_t a = indices.rank() - 1; a < result.size(); ++a) dims[a] = result[a];
   return broadcast(module, reshape(module, transpose(module, x, order), dims), result);
 }
-
-}  // namespace
 
 bool simplify_indices(Module& module) {
   static constexpr Rewrite rewrites[] = {as_number, as_view};

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// The effect of a chain of reshapes and transposes, as one permutation: axes are split into factors, which are
-/// permuted and merged into the axes of the result.
+/// A chain of reshapes and transposes as one permutation: the source's axes are split into factors, which are permuted
+/// and merged into the axes of the result.
 class ViewChain {
  public:
   explicit ViewChain(const Dims& source);
@@ -15,7 +15,7 @@ class ViewChain {
   bool reshape(const Dims& dims);
   void transpose(const std::vector<int64_t>& permutation);
 
-  /// The shortest equivalent chain; parts without effect are absent.
+  /// The shortest equivalent chain: a reshape that splits axes, a transpose, a reshape that merges axes, each optional.
   struct Form {
     std::optional<Dims> split;
     std::optional<std::vector<int64_t>> permutation;
@@ -31,12 +31,12 @@ class ViewChain {
  private:
   struct Factor {
     Dim size = 1;
-    std::vector<int> place;  // place in the source, in memory order: the axis, then the factor within it
+    std::vector<int> place;  // the axis of the source, then the number of the factor within the axis
   };
   using Axis = std::vector<Factor>;
 
-  /// Returns the shortest form. Factors that are neighbours before and after the chain move as one; with
-  /// `within_source` (`within_result`) only if they belong to the same axis of the source (result).
+  /// Returns a form in which factors that are neighbours before and after the chain are one axis; with `within_source`
+  /// (`within_result`) only if they belong to one axis of the source (result).
   Form form(bool within_source, bool within_result) const;
 
   Dims source_;

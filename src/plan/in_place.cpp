@@ -16,7 +16,7 @@ BufferId find_buffer(const Plan& plan, BufferKind kind, int index) {
 
 bool contains(const std::vector<BufferId>& list, BufferId item) { return std::ranges::find(list, item) != list.end(); }
 
-/// Returns why `output` cannot use the memory of `input` in step `at`, which writes it; empty if it can.
+/// Returns why `output` cannot use the memory of `input` in step `at`, which writes `output`; empty if it can.
 std::string why_not_at(const Plan& plan, BufferId input, BufferId output, StepId at) {
   const PlanBuffer& from = plan.buffers[input];
   const PlanBuffer& to = plan.buffers[output];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>
-#include <string>
 
 #include "plan/plan.h"
 
@@ -16,8 +15,8 @@ namespace weft {
 /// runs only, each run decides.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
-/// Finds which results may reuse working memory (PlanBuffer::shares). If the last reader of a buffer writes a result of
-/// equal size, the result reuses the buffer, unless a loop swaps the buffer. Call plan_lifetimes first.
+/// Finds which results may reuse working memory (PlanBuffer::shares): those of equal size that the last reader of a
+/// buffer computes in place, if only launches use the result and the buffer. Call plan_lifetimes first.
 void share_working_memory(Plan& plan);
 
 }  // namespace weft

@@ -92,7 +92,7 @@ struct PlanKernel {
 /// The value of a run-time symbol: an element of a buffer, or an expression over symbols with known values.
 struct SizeSetting {
   Symbol symbol = {};
-  BufferId buffer = {};  ///< of i64; none: use `value`
+  BufferId buffer = {};  ///< of i64, for a GPU's input also i32; none: use `value`
   int element = 0;
   Dim value = 0;
   Dim most = INT64_MAX;  ///< upper limit besides the symbol's own; greater values are an error (E314)

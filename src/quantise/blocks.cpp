@@ -30,7 +30,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();
   Scale found;
   if (format.is_symmetric) {
-    // Level 0 is one further from the zero point than the top level: the end of the range further from 0 gets level 0.
+    // Level 0 is one step further from the zero point than the top level, so it represents the end further from 0.
     double most = -low > high ? low : high, middle = (format.greatest() + 1) / 2;
     found = {.scale = static_cast<float>(-most / middle), .zero = static_cast<uint8_t>(middle)};
   } else {
@@ -43,7 +43,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   return found;
 }
 
-/// Returns the sum of |error|^0.7, in which a few large errors count less than in a sum of squares.
+/// The exponent of an error in robust_error. A few large errors then count less than in a sum of squares.
 constexpr double norm = 0.7;
 double robust_error(std::span<const float> block, const Scale& scale, int greatest) {
   double sum = 0;
@@ -51,9 +51,8 @@ double robust_error(std::span<const float> block, const Scale& scale, int greate
   return sum;
 }
 
-/// Chooses the scale by half-quadratic quantisation (HQQ: Badri and Shaji, 2023): large errors count as outliers, and
-/// least squares over the rest decide. (The paper moves the zero point instead, but kernels need an integer zero
-/// point.)
+/// Returns the scale by half-quadratic quantisation (HQQ: Badri and Shaji, 2023): treats large errors as outliers and
+/// fits the scale to the rest by least squares. (The paper fits the zero point, but kernels need an integer one.)
 Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   constexpr double growth = 1.01;
   constexpr int rounds = 20;
@@ -75,8 +74,8 @@ Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   return best;
 }
 
-/// Tries scales that clip the ends of the block by 0 % to 44 %, and takes the one with the least sum of squared errors.
-/// Each error is weighted by the importance of its column.
+/// Tries scales that clip the ends of the block by 0 % to 44 %, and returns the one with the least sum of squared
+/// errors. Each squared error is weighted by the importance of its column.
 Scale weighted_scale(std::span<const float> block, const BlockFormat& format, std::span<const float> importance) {
   constexpr int tries = 12;
   constexpr float step = 0.04f;
@@ -96,7 +95,7 @@ Scale weighted_scale(std::span<const float> block, const BlockFormat& format, st
   return best;
 }
 
-/// Returns the scale rounded to the type that the file stores; 1 if that gives 0.
+/// Returns the scale rounded to the type that the file stores; 1 if it rounds to 0.
 float stored(float scale, DType type) {
   if (type == DType::f32) return scale;
   FloatFormat format = float_format(type);

@@ -6,14 +6,14 @@
 #include "quantise/layers.h"
 #include "quantise/quantise.h"
 
-/// Weights in blocks along k, each with a scale and a zero point, as MatMulNBits has them.
+/// Weights in blocks along k, each block with a scale and a zero point, as in MatMulNBits.
 namespace weft::quantise {
 
 struct BlockFormat {
-  int bits = 4;  ///< or 8
+  int bits = 4;  ///< 4 or 8
   int64_t block = 32;
   bool is_symmetric = false;  ///< the zero point is the middle of the range of integers
-  DType scales = DType::f32;  ///< or f16, bf16
+  DType scales = DType::f32;  ///< f32, f16 or bf16
   bool is_for_bytes = false;  ///< engines may round the input to 8 bits in blocks
 
   int greatest() const { return (1 << bits) - 1; }
@@ -23,7 +23,7 @@ struct BlockFormat {
 struct BlockWeights {
   BlockFormat format = {};
   int64_t n = 0, k = 0;
-  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], a byte each; padding after k is the zero point
+  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], one byte each; elements after k are the zero point
   std::vector<float> scales = {};   ///< [n, blocks]
   std::vector<uint8_t> zeros = {};  ///< [n, blocks]
 
@@ -38,7 +38,7 @@ std::vector<float> rows_of(const Layer& layer);
 BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
                           size_t threads);
 
-/// Returns the mean square of the weights' rounding errors over that of the weights.
+/// Returns the mean square of the weights' rounding errors divided by the mean square of the weights.
 double weight_noise(const Layer& layer, const BlockWeights& rounded);
 
 }  // namespace weft::quantise

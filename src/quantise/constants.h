@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -18,9 +17,9 @@ class Constants {
   explicit Constants(const ModelEdit& edit);
 
   bool contains(std::string_view name) const { return names_.contains(name); }
-  /// Returns the value. If nodes compute it, that happens at the first use.
+  /// Returns the value; evaluates the nodes that compute it at the first call.
   const Tensor& value(const std::string& name) const;
-  /// Adds a constant that the ModelEdit has added to the model.
+  /// Adds a constant that was added to the ModelEdit.
   void add(const std::string& name, Tensor value);
 
  private:

@@ -25,7 +25,7 @@ Tensor scaled(const Tensor& given, size_t axis, std::span<const double> factors)
   return make_tensor(given.dtype, given.dims, values);
 }
 
-/// The constants that absorb the factors: vectors with an element for each channel, and the weight of a layer.
+/// The constants that can absorb the factors: vectors with an element for each channel, and the weight of a layer.
 struct Place {
   std::vector<std::pair<Operand, std::string>> constants = {};  ///< the vectors: where they are read, and their names
   Layer* layer = nullptr;                                       ///< the layer; null: a normalisation

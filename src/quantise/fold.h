@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>
-#include <string>
 #include <vector>
 
 #include "quantise/constants.h"
@@ -9,10 +8,10 @@
 
 namespace weft::quantise {
 
-/// Multiplies the channels of a value, the input of these layers, by factors. The operator that computes the value
-/// absorbs the factors: a normalisation in its scale; an earlier layer in its weights and bias, if all operators in
-/// between commute with positive factors. Returns false, and changes nothing, if no such operator exists or other nodes
-/// read the value.
+/// Multiplies the channels of a value, the input of these layers, by factors. Multiplies constants of an earlier
+/// operator: the scale and bias of a normalisation, or the weights and bias of a layer, if all operators in between
+/// commute with positive factors. Returns false, without a change, if there is no such operator or other nodes read the
+/// value.
 bool fold_factors(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
                   std::span<const double> factors);
 

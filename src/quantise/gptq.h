@@ -4,14 +4,14 @@
 #include <span>
 #include <vector>
 
-/// GPTQ (Frantar and others, "GPTQ", 2022): after a column is rounded, later columns change to compensate its error, so
-/// that the product changes least.
+/// GPTQ (Frantar and others, "GPTQ", 2022): after a column is rounded, changes later columns to compensate the rounding
+/// error, so that the product changes least.
 namespace weft::quantise {
 
 /// The data that GPTQ computes for a layer from its Hessian, which is the sum of x x' over the rows x of its inputs.
 struct GptqData {
   std::vector<float> importance;  ///< of each column: sum of the squares of its inputs
-  std::vector<size_t> order;      ///< order of rounding: columns by falling importance
+  std::vector<size_t> order;      ///< order of rounding: columns by descending importance
   std::vector<float> factor;      ///< U[k, k], upper triangle: U' U is the inverse (damped) Hessian in that order
 };
 GptqData gptq_data(std::span<const float> hessian, size_t k);

@@ -20,7 +20,7 @@ struct Sum {
   std::vector<float> values;
 };
 
-/// Adds x' x of the value's rows x to the model; returns the name of that product.
+/// Adds nodes for X' X to the model, where X is the matrix of the value's rows; returns the name of that product.
 std::string put_product(ModelEdit& edit, const std::string& value, const Sum& sum, DType type) {
   auto put = [&](const char* op, std::vector<std::string> inputs) {
     return edit.put_behind(value, {.op = op, .inputs = std::move(inputs)}, "_sum");
@@ -31,7 +31,7 @@ std::string put_product(ModelEdit& edit, const std::string& value, const Sum& su
   return put("MatMul", {put("Transpose", {rows}), rows});
 }
 
-/// Splits the sums into groups that fit the memory, at least one sum each.
+/// Splits the sums into groups of at most max_bytes, or of a single sum that is larger.
 std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layers) {
   std::map<std::string, Sum> all;
   for (size_t i = 0; i < layers.size(); ++i) {

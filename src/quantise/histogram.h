@@ -6,9 +6,9 @@
 
 namespace weft::quantise {
 
-/// A histogram in bounded memory. If a value lies outside, bins are merged in pairs, so that each is twice as wide.
-/// Bins begin at multiples of their width, a power of two, so merging loses resolution but no counts. Zeros are counted
-/// separately, because every format represents them exactly.
+/// A histogram in bounded memory. If a new value would need too many bins, merges bins in pairs, so that each is twice
+/// as wide. Bins begin at multiples of their width, a power of two, so merging loses resolution but no counts. Counts
+/// zeros separately, because every format represents them exactly.
 class Histogram {
  public:
   static constexpr int64_t max_bins = 4096;

@@ -33,7 +33,7 @@ bool is_product(const onnx::Node& node) {
   return node.domain.empty() && std::ranges::find(ops, node.op_type) != std::end(ops);
 }
 
-/// Returns why a node with these operands is not a layer; "" if it is one.
+/// Returns why a node cannot be a layer that is quantised; "" if it can.
 std::string why_float(const onnx::Node& node, const Constants& constants) {
   if (node.op_type != "Conv" && node.op_type != "MatMul" && node.op_type != "Gemm")
     return cat(node.op_type, " is not quantised");
@@ -64,7 +64,7 @@ Layer layer_of(const onnx::Node& node, const Tensor& weight) {
   return layer;
 }
 
-/// Returns the only operand that reads a value; nothing if other nodes, bodies or the caller read it too.
+/// Returns the only operand that reads a value; Operand{} if nodes, bodies or the caller read it several times.
 Operand only_reader(const ModelEdit& edit, std::string_view value) {
   if (reads_of(edit, value) != 1) return {};
   for (const onnx::Node& node : edit.model().graph.nodes) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -10,7 +8,7 @@
 
 namespace weft::quantise {
 
-/// An input of a node.
+/// An input of a node: the node's index, and the position among its inputs.
 struct Operand {
   int32_t node = 0;
   size_t position = SIZE_MAX;
@@ -27,7 +25,7 @@ struct Layer {
   std::string added = {};           ///< the constant at `sum`; "": none
   DType type = DType::f32;          ///< type of weight, input and result
   Tensor values;                    ///< the weight, as f32
-  bool is_last = false;             ///< the last product of at least three
+  bool is_last = false;             ///< the model's last product, if it has at least three
   size_t channels = 0;              ///< the weight's axis that gives the result's channels
   size_t inner = 0;  ///< the weight's axis that is summed with the input's channels, within a group of a Conv
 
@@ -42,14 +40,14 @@ struct Float {
 
 /// Returns the name of a node, or "node 12".
 std::string name_of(const onnx::Node& node);
-/// Returns an integer attribute of a node, or `otherwise`.
+/// Returns an integer attribute of a node, or `otherwise` if the node does not have it.
 int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise);
 /// True for a Gemm with a weight [n, k].
 bool is_transposed(const onnx::Node& node);
 bool is_finite(std::span<const float> values);
 /// True for the types that layers may have: f32, f16, bf16.
 bool is_layer_type(DType type);
-/// Converts to another float type, rounding to nearest.
+/// Returns the values in another float type, rounded to nearest.
 Tensor in_type(const Tensor& values, DType type);
 
 struct Layers {
@@ -60,7 +58,7 @@ struct Layers {
   void give_up(size_t layer, std::string why);
 };
 
-/// Counts how often a value is read, including as a result of the model and in bodies.
+/// Returns how often a value is read, also in bodies and as a result of the model.
 size_t reads_of(const ModelEdit& edit, std::string_view value);
 
 /// Finds the products of the main graph, in its order. `keep` has patterns of names of nodes that stay in floats.

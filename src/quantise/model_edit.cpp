@@ -299,7 +299,7 @@ std::string ModelEdit::node_text(size_t index) const {
   auto changed = inputs_.find(index);
   std::string others = attributes_text(node, model().graph.nodes[index]);
   auto result = results_.find(index);
-  if (changed == inputs_.end()) return others;  // the names of results change only together with inputs
+  if (changed == inputs_.end()) return others;  // a node with unchanged inputs has unchanged result names
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;
@@ -349,7 +349,7 @@ std::vector<std::string> ModelEdit::reads(size_t index) const {
   return names;
 }
 
-/// Encodes, in order, all nodes that results depend on; `read` receives the names that they read.
+/// Encodes, in order, all nodes on which results depend; adds the names that these nodes read to `read`.
 std::vector<std::string> ModelEdit::live_nodes(std::set<std::string>& read) const {
   std::vector<std::string> live;
   auto is_read = [&](const auto& name) { return read.contains(std::string(name)); };
@@ -404,7 +404,7 @@ std::string ModelEdit::graph_text(External* external) const {
   put_weights(graph, read, external);
   for (const Field& field : source_->graph_fields) {
     if (field.number == in_graph::node || field.number == in_graph::weight) continue;
-    // A replaced weight may also be listed as a graph input. Removes that input: callers must not pass the old weight.
+    // A replaced weight may also be a graph input. Removes that input, because callers must not pass the old weight.
     bool is_dead = field.number == in_graph::input && is_dead_input(std::string(text_field(field.content, 1)));
     bool is_replaced = field.number == in_graph::output && !outputs_.empty();
     if (!is_dead && !is_replaced) graph += as_text(field.whole);

@@ -26,8 +26,8 @@ struct NewNode {
 /// Returns the version of the model's ai.onnx operator set.
 int64_t opset_of(const onnx::Model& model);
 
-/// Changes to an ONNX model, kept apart from the original: unchanged parts are written byte for byte, unread nodes and
-/// weights are omitted. Copies share the file, so one model can be changed in several ways.
+/// Changes to an ONNX model, stored apart from the original. Writes unchanged parts byte for byte; omits unread nodes
+/// and weights. Copies share the original, so one model can be changed in several ways.
 class ModelEdit {
  public:
   explicit ModelEdit(onnx::Model model, std::filesystem::path folder);
@@ -41,35 +41,35 @@ class ModelEdit {
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
-  /// Inserts `next` after a node. `next` reads the node's only result, and its own result takes that result's name.
+  /// Inserts `next` after a node. `next` reads the node's only result, and the result of `next` gets its old name.
   void put_on_result(size_t node, NewNode next);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
-  /// Adds a node right after the node that computes the value (an original or an added one), after nodes that were
-  /// added there before.
+  /// Adds a node after the node that computes the value (an original or an added node) and after nodes that were added
+  /// there before.
   void put_behind(const std::string& value, NewNode added);
-  /// Does the same, names the node's result after the value with `ending`, and returns that name.
+  /// Does the same; names the node's result by the value and `ending`, and returns this name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
-  /// Adds a node before node number `node`, even if that one is removed.
+  /// Adds a node before node number `node`, which may be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
   void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }
   /// Replaces a weight of the main graph or of a body by new weights and a node that computes the old weight from them.
   void replace_weight(const onnx::Graph& graph, const std::string& name,
                       std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
-  /// Makes these values, which any node may compute, the only outputs.
+  /// Makes these values the only outputs of the model.
   void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
   /// Removes inputs that nothing reads.
   void drop_unread_inputs() { drops_inputs_ = true; }
   /// Raises the version of this domain's operators to at least `version`.
   void require_opset(const std::string& domain, int64_t version);
   void require_format(int64_t ir_version) { ir_version_ = std::max(ir_version_, ir_version); }
-  /// Returns a name that the model does not have, beginning with `base`; never the same twice.
+  /// Returns a name that begins with `base`, is not in the model and was not returned before.
   std::string new_name(const std::string& base);
 
   /// Returns the whole model; external weights of the original stay in their files.
   std::string bytes() const;
-  /// Writes the model atomically. Weights go to PATH.data beside it if the original had such a file, or if the model
+  /// Writes the model atomically. Weights are in PATH.data beside it if the original had such a file, or if the model
   /// would exceed the 2 GiB of a protobuf message. Throws E106.
   void write(const std::filesystem::path& path) const;
 
@@ -109,7 +109,7 @@ class ModelEdit {
 
   std::shared_ptr<const Source> source_;
   std::map<size_t, std::map<size_t, std::string>> inputs_;
-  std::map<size_t, std::string> results_;  ///< new result names of nodes; an inserted node took the old one
+  std::map<size_t, std::string> results_;  ///< new result names of nodes; an inserted node has the old name
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;

@@ -23,8 +23,8 @@ class Runner {
   std::unique_ptr<Context> context_;
 };
 
-/// Calls `visit` with each of the first `most` items; errors name the item. Throws E220 if there are no items, and for
-/// an item with a NaN or an infinity.
+/// Calls `visit` with each of the first `most` items of the data; errors name the item. Throws E220 if there are no
+/// items, and for an item with a NaN or an infinity.
 void for_each_item(const Runner& runner, Samples& samples,
                    const std::function<void(size_t item, const std::vector<Tensor>& inputs)>& visit,
                    size_t most = SIZE_MAX);
@@ -44,7 +44,7 @@ struct Observed {
 /// The statistics of each observed value, by its name.
 using Observation = std::map<std::string, Observed>;
 
-/// Runs the model on all items and returns the statistics of the layers' inputs. Holds the values of one run at a time.
+/// Runs the model on all items and returns the statistics of the layers' inputs. Keeps the values of one run at a time.
 Observation observe(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
                     const Settings& settings);
 

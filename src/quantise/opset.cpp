@@ -25,7 +25,7 @@ bool has_axes(const onnx::Node& node) {
 bool is_equal_split(const onnx::Node& node) {
   return node.domain.empty() && node.op_type == "Split" && node.inputs.size() == 1;
 }
-/// True if the operator's meaning changes: RoiAlign's default sample positions (16), GroupNormalization's scales (21).
+/// True if the operator's meaning changes: RoiAlign's default positions (set 16), GroupNormalization's scales (set 21).
 bool is_changed(const onnx::Node& node, int64_t opset, int64_t wanted) {
   if (!node.domain.empty()) return false;
   return (node.op_type == "RoiAlign" && opset < 16) || (node.op_type == "GroupNormalization" && wanted >= 21);

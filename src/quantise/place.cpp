@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view microsoft = "com.microsoft";
 
-/// Returns a zero point of the grid's type. For fp8 it is 0 and only states the type.
+/// Returns the grid's zero point, a scalar of the grid's type. For fp8 it is 0 and only states the type.
 Tensor zero_of(const Grid& grid) { return scalar_tensor(grid.type, static_cast<double>(grid.zero)); }
 
 Tensor vector_of(std::span<const float> values) {
@@ -52,7 +52,7 @@ class Pairs {
     put_bias(entry);
   }
 
-  /// Makes each Add read the quantised form of a value that a quantised convolution reads too.
+  /// Makes each Add that reads the same value as a quantised convolution read the value's quantised form.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;
@@ -62,7 +62,7 @@ class Pairs {
   }
 
  private:
-  /// Adds nodes that compute a value's scale: its greatest magnitude over the greatest number of the type, never 0.
+  /// Adds nodes that compute a value's scale: its greatest magnitude divided by the type's greatest number; never 0.
   std::string scale_of_run(const std::string& value, DType type) {
     constexpr double least = 1e-30;
     auto put = [&](const char* op, std::vector<std::string> inputs) {
@@ -135,7 +135,7 @@ class Pairs {
     return bias;
   }
 
-  /// Replaces the constant of the Add after a MatMul by the corrected one.
+  /// Adds the correction to the constant of the Add after a MatMul; without such an Add, inserts one.
   void put_sum(const StaticLayer& entry) {
     const auto& [node, position] = entry.layer->sum;
     const std::string& name = entry.layer->added;
@@ -193,8 +193,8 @@ struct Result {
   std::string whole, product;
 };
 
-/// Removes the node. Returns the names of its result and of the value that must replace it: the result itself, or with
-/// a bias the product to which put_bias adds the bias.
+/// Removes the layer's node. Returns the names of its result and of the product that the new nodes must compute: the
+/// result itself, or with a bias a value to which put_bias adds the bias.
 Result replace(ModelEdit& edit, const Layer& layer) {
   std::string whole(edit.model().graph.nodes[layer.node].outputs[0]);
   edit.remove(layer.node);
@@ -227,7 +227,7 @@ const RowSteps& steps_of_rows(ModelEdit& edit, const Layer& layer, RowsOfValues&
   return rows;
 }
 
-/// Packs integers of 4 bits into bytes, the first in the low half; integers of 8 bits stay.
+/// Packs two 4-bit integers into each byte, the first in the low half; leaves 8-bit integers as they are.
 Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dims) {
   std::vector<std::byte> bytes;
   if (bits == 8) {

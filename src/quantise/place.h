@@ -23,27 +23,27 @@ struct StaticLayer {
   std::vector<double> means = {};       ///< of input channels, subtracted before quantising; empty: none
 };
 
-/// Casts a value of a layer's type to f32, because the 8-bit layers that Weft writes compute in no other float type.
+/// Returns a value of a layer's type as f32, because the 8-bit layers that Weft writes compute in no other float type.
 std::string as_f32(ModelEdit& edit, const std::string& value, DType type);
 
 /// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, because ONNX's have no scales per channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
 /// Adds QuantizeLinear and DequantizeLinear around the input of each layer (once for each value), and DequantizeLinear
-/// after its weight and (for int8) after its i32 bias. A sum that reads the same value as a convolution reads the
-/// quantised form too, so that the floats need not be stored.
+/// after its weight and (for int8) after its i32 bias. An Add that reads the same value as a quantised convolution
+/// reads the quantised form too, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
-/// An input, quantised by the range of each row: an element is about (steps - zero) * step + least. The steps
-/// are i8, because onnxruntime's products of u8 by i8 saturate on processors without VNNI.
+/// The names of an input quantised by the range of each row: an element is about (steps - zero) * step + least. The
+/// steps are i8, because onnxruntime's products of u8 by i8 saturate on processors without VNNI.
 struct RowSteps {
   std::string steps, zero, step, least;
 };
 
 using RowsOfValues = std::map<std::string, RowSteps>;
 
-/// Replaces MatMul and Gemm by MatMulInteger. Each run computes a scale for each row, because a few rows of language
-/// models have values a thousand times as large as the others. `known` holds values that are already quantised.
+/// Replaces MatMul or Gemm by MatMulInteger. Each run computes a scale for each row, because a few rows of language
+/// models have values a thousand times as large as other rows. `known` has the inputs that are already quantised.
 void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known);
 
 /// Replaces MatMul or Gemm by MatMul with a DequantizeLinear of the weights in blocks (operator set 21).

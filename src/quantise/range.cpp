@@ -19,7 +19,7 @@ using Bins = std::vector<Histogram::Bin>;
 
 Range whole(const Histogram& seen) { return {std::min(seen.least(), 0.0), std::max(seen.greatest(), 0.0)}; }
 
-/// Cuts half of the allowed outliers from each end of the range.
+/// Returns the range without the (100 - percentile) percent of values that are outliers, half at each end.
 Range by_percentile(const Histogram& seen, double percentile) {
   double cut = static_cast<double>(seen.total()) * (100 - percentile) / 200;
   Bins bins = seen.bins();
@@ -72,8 +72,8 @@ std::vector<double> magnitudes(const Histogram& seen, double most, size_t count)
   return found;
 }
 
-/// Returns the Kullback-Leibler divergence between the first `kept` bins (the last also counts everything beyond) and
-/// their quantisation to a few levels.
+/// Returns the Kullback-Leibler divergence between the first `kept` bins and their quantisation to `steps` levels. The
+/// last of these bins also counts the `beyond` values above it.
 double divergence(const std::vector<double>& bins, size_t kept, double beyond, size_t steps) {
   double total = 0, all = 0, sum = 0;
   for (size_t i = 0; i < kept; ++i) total += bins[i];

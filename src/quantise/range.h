@@ -21,7 +21,7 @@ Kind parse_name(std::string_view text, const std::array<std::string_view, count>
   refuse("E203", cat("'", printable(text), "' is not a ", what), cat("one of ", names));
 }
 
-/// How the range of a value is chosen from its histogram.
+/// The methods that choose the range of a value from its histogram.
 enum class RangeMethod : uint8_t { minmax, percentile, entropy, mse };
 RangeMethod parse_range_method(std::string_view name);  ///< E203 for an unknown name
 std::string_view name(RangeMethod method);
@@ -46,13 +46,13 @@ double greatest_of(DType type);
 /// Returns the grid of `type` (u8, or a type of greatest_of) for a range of values. All but u8 are symmetric.
 Grid grid_of(Range range, DType type);
 
-/// Chooses the range of values from a histogram. `percentile` is the share in percent that stays inside, for that
-/// method. `mse` minimises the squared error on the grid of `type`; `entropy` minimises the divergence between the
-/// clipped distribution and its form in 128 steps (Migacz, "8-bit inference with TensorRT", 2017).
+/// Chooses the range of values from a histogram. For the method percentile, `percentile` is the percentage of values in
+/// the range. `mse` minimises the squared error on the grid of `type`. `entropy` minimises the divergence between the
+/// clipped distribution and its quantisation to 128 levels (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// Returns the power of the rounding errors divided by that of the values; 0 if all values are 0. Counts only the
-/// `smallest` share of the values.
+/// Returns the sum of squared rounding errors divided by the sum of squares of the values; 0 if all values are 0.
+/// Counts only the `smallest` share of the values (by magnitude).
 double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the signal-to-noise ratio in decibels.
+/// Returns the signal-to-noise ratio in decibels; null if there is no noise.
 Json decibels(double noise) { return noise > 0 ? Json(-10 * std::log10(noise)) : Json(); }
 
 Json histogram_json(const Histogram& seen) {

@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// Writes the report: each layer's new form and the reason, the loss, and the steps of the search.
+/// Returns the report: each layer's new form and the reason, the loss, and the steps of the search.
 nlohmann::ordered_json report(const Work& work, const Choice& choice);
 
 }  // namespace weft::quantise

@@ -11,7 +11,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The layers that read each value, by the value's name. Layers that read one value share its factors.
+/// The layers that read each value, by the value's name. Layers that read the same value share its factors.
 using Readers = std::map<std::string, std::vector<size_t>>;
 
 Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
@@ -42,7 +42,7 @@ class Meeting {
   size_t groups_;
 };
 
-/// Multiplies the weight by a factor for each input channel.
+/// Returns the weight multiplied by a factor for each input channel.
 Tensor times(const Layer& layer, std::span<const double> factors) {
   Meeting channel(layer, factors.size());
   std::vector<double> values = to_doubles(layer.values);
@@ -50,14 +50,14 @@ Tensor times(const Layer& layer, std::span<const double> factors) {
   return make_tensor(DType::f32, layer.values.dims, values);
 }
 
-/// Adds a Mul that divides the value's channels by the factors; returns the name of its result.
+/// Adds a Mul that multiplies the value's channels by `inverse`; returns the name of its result.
 std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse, DType type) {
   std::string divisor = edit.new_name(input + "_factors");
   edit.add_weight(divisor, make_tensor(type, {std::ssize(inverse)}, inverse));
   return edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}}, "_scaled");
 }
 
-/// Divides the channels of the value that these layers read by factors; with `only_folded` only if no Mul is needed.
+/// Divides the channels of the layers' common input by factors; with `only_folded`, only if no Mul is needed.
 bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
             std::span<const double> factors, bool only_folded = false) {
   std::vector<double> inverse(factors.size());
@@ -92,7 +92,7 @@ std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std
   return most;
 }
 
-/// Scales the factors to a geometric mean of 1; a factor that would be 0 or infinite becomes 1.
+/// Sets factors that are 0, infinite or NaN to 1, divides all by their geometric mean, and clamps to [1e-4, 1e4].
 std::vector<double> centred(std::vector<double> factors) {
   double sum = 0;
   for (double& factor : factors) {
@@ -104,8 +104,8 @@ std::vector<double> centred(std::vector<double> factors) {
   return factors;
 }
 
-/// Returns the expected squared error of int8 products after inputs are divided by these factors. The input has one
-/// scale, the weight one scale per output channel.
+/// Returns the expected squared error of int8 products after the input is divided by these factors. The input has one
+/// scale, each weight one scale per output channel.
 double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers, const Observed& values,
             std::span<const double> factors) {
   constexpr double steps = 127;
@@ -130,7 +130,7 @@ double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers
   return sum;
 }
 
-/// Returns the expected squared change of the products by rounding; treats input channels as independent.
+/// Returns the expected squared error of the products from rounding the weight; treats input channels as independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
   Layer scaled = layer;

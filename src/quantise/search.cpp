@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t max_evaluations = 20, max_places = 6, max_kinds = 5, max_items = 32;
 
-/// The distance between results, the largest over all outputs. For floats it is the root mean square of the differences
-/// relative to that of the right values; for integers the share that differs.
+/// The distance between two results, the largest over all outputs. For floats, the root mean square of the differences
+/// divided by the root mean square of the right values; for integers, the share of different elements.
 class Difference {
  public:
   void add(const std::vector<Tensor>& right, const std::vector<Tensor>& got) {
@@ -82,7 +82,7 @@ class Search {
  private:
   size_t count() const { return work_.layers().size(); }
 
-  /// Returns each layer's share of all rounding noise (of inputs and weights); the shares sum to 1.
+  /// Returns each layer's share of the rounding noise of all layers (inputs and weights); the shares sum to 1.
   std::vector<double> estimate() const {
     std::vector<double> noise;
     for (const Prepared& made : work_.prepared()) noise.push_back(made.input_noise + made.weight_noise);
@@ -119,7 +119,7 @@ class Search {
     return (base_ - now) / (base_ != 0 ? std::abs(base_) : 1);
   }
 
-  /// Returns those inputs of the float model that this model has too, in this model's order.
+  /// Returns those inputs of the float model that `model` has too, in the order of `model`.
   std::vector<Tensor> inputs_for(const Executable& model, const std::vector<Tensor>& inputs) const {
     const std::vector<Port>& all = floats_->model().inputs();
     std::vector<Tensor> found;
@@ -138,8 +138,8 @@ class Search {
     return difference.value();
   }
 
-  /// For each part of the layers, measures the loss if only that part is quantised. Scales the noise shares of the
-  /// part's layers by that loss divided by the part's noise.
+  /// Measures, for each group of layers, the loss if only this group is quantised. Multiplies the shares of the group's
+  /// layers by this loss (squared without a metric) divided by the group's noise.
   void measure(const std::vector<size_t>& part_of) {
     std::vector<double> found(std::ranges::max(part_of) + 1);
     for (size_t part = 0; part < found.size(); ++part) {
@@ -164,7 +164,7 @@ class Search {
     return part_of;
   }
 
-  /// Groups layers of the same sizes, because they have similar roles. All layers with rare sizes form one group.
+  /// Groups layers of equal operator and sizes, because they have similar roles. Layers with rare sizes form one group.
   std::vector<size_t> alike() const {
     std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<size_t>> kinds;
     for (size_t i = 0; i < count(); ++i) kinds[{work_.layers()[i].op, work_.layers()[i].values.dims}].push_back(i);
@@ -184,7 +184,7 @@ class Search {
     return static_cast<double>(layer.values.elements() * (seen == work_.seen().end() ? 1 : seen->second.rows));
   }
 
-  /// Returns the layers in falling order of loss for their size.
+  /// Returns the layers in descending order of loss divided by size.
   std::vector<size_t> costly() const {
     std::vector<size_t> order(count());
     std::iota(order.begin(), order.end(), 0);
@@ -193,7 +193,7 @@ class Search {
     return order;
   }
 
-  /// Keeps those layers in floats that lose most for their size, at most a fifth of all.
+  /// Keeps the layers with the greatest loss per size in floats, up to a fifth of the size of all layers.
   void spare_few() {
     double left = 0, least = HUGE_VAL;
     for (size_t i = 0; i < count(); ++i) left += size(i) / 5, least = std::min(least, size(i));
@@ -204,7 +204,7 @@ class Search {
     choice_.loss = loss(choice_.floats);
   }
 
-  /// Keeps costly layers in floats: as few as the budget requires, found by bisection.
+  /// Keeps the costliest layers in floats: as few as the budget requires, found by bisection.
   void cut(double budget) {
     std::vector<size_t> order = costly();
     auto worst = [&](size_t some) {

@@ -20,8 +20,8 @@ struct Choice {
   double loss = 0;                  ///< NaN: unknown, without data or a metric
 };
 
-/// Chooses the layers to quantise: with a budget, as many as it allows, found with at most 20 evaluations; without a
-/// budget, all of them, except that fp8 and int4 with data leave out those that lose most. Throws E221 if no choice
+/// Chooses the layers to quantise. With a budget, as many as it allows, found with at most 20 evaluations; without a
+/// budget, all layers, except that fp8 and int4 with data leave out the layers that lose most. Throws E221 if no choice
 /// that was tried meets the budget.
 Choice choose_layers(const Work& work, const std::filesystem::path& output);
 

@@ -13,7 +13,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The least number of elements of a stored weight: for fewer, a scale and a node take more bytes than are saved.
+/// The least number of elements of a stored weight: with fewer, the scale and the node take more bytes than are saved.
 constexpr int64_t least_elements = 256;
 
 /// A weight that a node reads, and the axis of its channels.
@@ -52,7 +52,7 @@ class Finder {
     return &graph == &main_ && chosen_.contains(node.index);
   }
 
-  /// Counts how often names are read, and how often as weights.
+  /// Counts how often each name is read in all, and how often as a weight.
   void count(const onnx::Graph& graph) {
     for (const onnx::Node& node : graph.nodes) {
       for (std::string_view name : node.inputs) ++reads_[name];

@@ -8,11 +8,11 @@
 
 namespace weft::quantise {
 
-/// A weight that is stored in 8 bits and dequantised before use, so that only the file shrinks. Weights of recurrent
-/// layers, of convolutions, and of products in bodies of control flow are stored in this way.
+/// A weight that is stored in 8 bits and dequantised before use, so that only the file shrinks. Used for weights of
+/// recurrent layers, of convolutions, and of products in bodies of control flow.
 struct StoredWeight {
-  const onnx::Graph* graph;  ///< the graph that has this weight
-  Layer layer;               ///< the first layer that reads it; its `input` is empty
+  const onnx::Graph* graph;  ///< the graph that contains this weight
+  Layer layer;               ///< the first layer that reads the weight; its `input` is empty
   ChannelWeights rounded;
 };
 

@@ -9,14 +9,14 @@ namespace weft::quantise {
 
 /// Weights rounded to symmetric grids: one for each channel, or one for all.
 struct ChannelWeights {
-  DType type = DType::i8;     ///< or f8e4m3fn, f8e4m3fnuz
+  DType type = DType::i8;     ///< i8, f8e4m3fn or f8e4m3fnuz
   std::vector<float> scales;  ///< one for each channel, or one for all
   Tensor values;              ///< the rounded weight, of `type`
 
   bool is_per_tensor() const { return scales.size() == 1; }
 };
 
-/// Returns the smallest scales with which no rounded weight of a channel (or of the layer) is larger than `most`.
+/// Returns the smallest scales (per channel or one for all) for which no rounded weight exceeds `most` in magnitude.
 std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor, double most);
 /// Raises scales so that the bias, in units of input scale times weight scale, fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
@@ -32,12 +32,12 @@ struct ChannelOrder {
 };
 ChannelOrder order_of(const Tensor& tensor, size_t axis);
 
-/// Returns the mean error of each output channel after rounding: the weights' rounding errors times the means of the
-/// input channels. `is_whole`: returns the mean results with unrounded weights instead.
+/// Returns, for each output channel, the mean error that rounding the weights causes for inputs with these means. With
+/// `is_whole`, returns the mean results with unrounded weights instead.
 std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means,
                               bool is_whole = false);
 
-/// Returns the mean square of the weights' rounding errors over that of the weights.
+/// Returns the mean square of the weights' rounding errors divided by the mean square of the weights.
 double weight_noise(const Layer& layer, const ChannelWeights& rounded);
 
 }  // namespace weft::quantise

@@ -24,7 +24,7 @@ DType input_type(const Settings& settings) {
   return settings.is_symmetric ? DType::i8 : DType::u8;
 }
 
-/// Returns the inputs that callers can give. Before IR version 4 a weight had to be declared as an input too.
+/// Returns the names of inputs that callers can give. Before IR version 4, weights had to be declared as inputs too.
 std::vector<std::string> input_names(const onnx::Model& model) {
   constexpr int64_t first_with_own_weights = 4;
   std::vector<std::string> names;
@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes the sum of x x' to the sum for inputs after their mean is subtracted.
+/// Changes the sums of x x' to the sums for inputs after the means of their channels are subtracted.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid and the noise of an input after its mean is subtracted; the noise falls with the power of the values.
+/// Sets the grid of an input from which the means are subtracted, and scales its noise by the power that remains.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -117,7 +117,7 @@ BlockFormat Work::block_format() const {
           .is_for_bytes = is_int4};
 }
 
-/// Moves to `floats` the layers that the target cannot represent.
+/// Moves the layers that the target or the settings exclude to `floats`.
 void Work::drop_unfit() {
   bool is_product_only = is_blocked() || settings_.to == Target::int8_dynamic;
   for (size_t i = layers_.chosen.size(); i-- > 0;) {
@@ -229,8 +229,8 @@ bool Work::can_be_centred(const Layer& layer) const {
   return is_layer_type(bias.dtype) && bias.elements() == layer.channel_count();
 }
 
-/// Chooses the fp8 inputs from which the mean is subtracted before rounding: errors of 8-bit floats grow with the
-/// values. The product of the means and the weights is added to the bias.
+/// Chooses the fp8 inputs from which the mean is subtracted before rounding, because errors of 8-bit floats grow with
+/// the values. The biases then include the product of the means and the weights.
 void Work::choose_centred() {
   if (!is_fp8(settings_.to) || !settings_.correct_bias) return;
   for (const Layer& layer : layers_.chosen)

@@ -22,11 +22,11 @@ struct Prepared {
   BlockWeights blocks = {};                  ///< the rounded weight, in blocks
   std::vector<double> added_bias = {};       ///< added to the bias of each channel
   std::vector<double> means = {};            ///< of input channels, subtracted before quantising; empty: none
-  double input_noise = 0, weight_noise = 0;  ///< mean square of the error divided by that of the values
-  double usual_noise = 0;                    ///< noise relative to the smallest 99 % of inputs
+  double input_noise = 0, weight_noise = 0;  ///< mean square of the errors divided by the mean square of the values
+  double usual_noise = 0;                    ///< the input noise of the smallest 99 % of the values
 };
 
-/// Returns the lowest operator set that the result needs.
+/// Returns the lowest operator set that the quantised model needs; 0 if any suffices.
 int64_t opset_for(const Settings& settings);
 
 /// The state of quantising a model: its layers, the observed statistics, and the rounded weights.
@@ -44,13 +44,13 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product if a few values of the input are far larger than the others: with a fixed scale, the
-  /// noise of rounding would exceed 0.02 % of the others' power. Each run then chooses a scale for each row, as in
-  /// int8-dynamic.
+  /// True for an int8 product if a few values of the input are far larger than the others: rounding with a fixed scale
+  /// would add noise of more than 0.02 % of the others' power. Each run then chooses a scale for each row, as with
+  /// int8_dynamic.
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// True if int4 gives this layer 8 bits, because its errors go straight into the results. (fp8 keeps it in floats.)
+  /// True if int4 gives this layer 8 bits, because it computes the model's results. (fp8 keeps such a layer in floats.)
   bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 

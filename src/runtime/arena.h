@@ -8,14 +8,14 @@
 
 namespace weft {
 
-/// A buffer to place in working memory; it is in use from step `first` to step `last`, both included.
+/// A buffer to place in working memory. The buffer is in use from step `first` to step `last`, inclusive.
 struct ArenaRequest {
   int64_t bytes = 0;
   StepId first = {}, last = {};
 };
 
 struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< of each request, multiples of 64
+  std::vector<int64_t> offsets;  ///< of each request, in bytes; multiples of 64
   int64_t bytes = 0;
 };
 

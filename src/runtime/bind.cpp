@@ -81,7 +81,7 @@ std::optional<Symbol> only_unknown(const Dim& dim, const SymbolValues& values) {
   return several ? std::nullopt : found;
 }
 
-/// Returns the value of `unknown` for which `dim` equals `size`, if dim is linear in it.
+/// Returns the value of `unknown` for which `dim` equals `size`; nothing if there is none or `dim` is not linear.
 std::optional<int64_t> solve(const Dim& dim, const Symbol& unknown, int64_t size, const SymbolValues& values) {
   auto at = [&](int64_t value) {
     return dim.evaluate([&](const Symbol& s) { return s.name == unknown.name ? value : values(s); });
@@ -92,7 +92,7 @@ std::optional<int64_t> solve(const Dim& dim, const Symbol& unknown, int64_t size
   return at(value) == size ? std::optional(value) : std::nullopt;
 }
 
-/// Visits all symbolic axes once; returns true if it gave a symbol its value.
+/// Visits all symbolic axes once; returns true if at least one symbol got its value.
 bool bind_some(std::span<const Port> ports, std::span<const Tensor> inputs, SymbolValues& values) {
   bool progress = false;
   for (size_t i = 0; i < ports.size(); ++i) {

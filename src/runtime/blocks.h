@@ -6,16 +6,16 @@
 
 namespace weft {
 
-/// A pool of blocks (AlignedMemory or gpu::Memory) for tensors of sizes that the run computes. Returned blocks serve
-/// later requests of this run and of later ones, so repeated runs allocate nothing.
+/// A pool of blocks (AlignedMemory or gpu::Memory) for tensors with sizes that the run computes. Blocks that are given
+/// back are used again, also by later runs, so that repeated runs need not allocate.
 template <class Memory>
 class BlockPool {
  public:
   using Make = std::function<Memory(int64_t bytes)>;
   explicit BlockPool(Make make) : make_(std::move(make)) {}
 
-  /// Returns the smallest free block of at least `bytes`; if none fits, frees free blocks and allocates. The block is
-  /// never empty. E401 if memory is exhausted, or if all blocks together would exceed `most` bytes.
+  /// Returns the smallest free block of at least `bytes`. If none fits, frees the largest free block (and more if all
+  /// blocks would exceed `most` bytes) and allocates a block. Throws E401 if memory or `most` does not suffice.
   Memory take(int64_t bytes, int64_t most = INT64_MAX);
   void give_back(Memory block);
   /// Returns the bytes of all blocks, free and taken.

@@ -8,9 +8,8 @@
 #include "base/random.h"
 
 namespace weft {
-namespace {
 
-int64_t round_up(int64_t value, int64_t most) {
+static int64_t round_up(int64_t value, int64_t most) {
   if (value <= 4) return value;
   auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(value - 1)));  // power < value <= 2 * power
   int64_t step = std::max<int64_t>(power / 4, 1);
@@ -19,7 +18,7 @@ int64_t round_up(int64_t value, int64_t most) {
 
 /// Returns the larger of two values of `dim`: at the run's sizes, and at the bucket's bounds. The value at the bounds
 /// may be undefined (a division by zero, for example); then returns the value at the run's sizes.
-int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
+static int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
   int64_t now = values.evaluate(dim);
   try {
     return std::max(now, bound.evaluate(dim));
@@ -27,8 +26,6 @@ int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues&
     return now;
   }
 }
-
-}  // namespace
 
 SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
   SymbolValues bound = values;

@@ -12,8 +12,8 @@ namespace weft {
 
 /// A run of kernels that were compiled with checks (WEFT_CHECKED). Runs one task after another, so that every access
 /// can be compared with the writes of earlier tasks and steps. Finds accesses outside a buffer, reads of unwritten
-/// bytes, and races: two tasks of one step access the same bytes, at least one of them for writing. Finds races
-/// whatever the number of threads in a normal run.
+/// bytes, and races: two tasks of one step access the same bytes, at least one of them for writing. Finds races even
+/// though the tasks do not run at the same time.
 class CheckedRun {
  public:
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);
@@ -21,10 +21,10 @@ class CheckedRun {
   /// `bytes` are the sizes of the buffers.
   explicit CheckedRun(PerBuffer<int64_t> bytes) : bytes_(std::move(bytes)), stamps_(bytes_.size()) {}
 
-  /// Marks the buffer as unwritten and fills its memory with NaNs. For buffers for which this is never called (inputs,
-  /// constants), only accesses outside their bounds are found.
+  /// Marks the buffer as unwritten and fills its memory with NaNs. For buffers without such a call (inputs, constants),
+  /// the run finds only accesses outside their bounds.
   void begin(BufferId buffer, std::byte* memory);
-  /// Sets the size of a buffer once the run has computed it. Reads of the buffer's unwritten bytes are not detected.
+  /// Sets the size of a buffer once the run has computed the size. Reads of its unwritten bytes are not detected.
   void resize(BufferId buffer, int64_t bytes);
   /// Swaps the states of two buffers, as a SwapStep swaps the buffers.
   void swap(BufferId a, BufferId b);

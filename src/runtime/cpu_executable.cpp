@@ -41,14 +41,14 @@ struct Kernel {
   KernelPlan* plan;
 };
 
-/// The launch of a step with its sizes computed.
+/// The sizes, the number of tasks and the scratch memory of one launch.
 struct BoundStep {
   std::vector<int64_t> sizes;
   int64_t tasks = 0, scratch_bytes = 0;
 };
 
-/// All values that depend only on sizes; reused while a run has the same sizes. Entries for run-time sizes change while
-/// the steps run.
+/// All values that depend only on sizes; kept while runs have the same input sizes. Entries for run-time sizes change
+/// while the steps run.
 struct BoundSizes {
   Table<int64_t, SizeId> sizes;  // values of Plan::sizes
   PerStep<BoundStep> steps;
@@ -58,7 +58,7 @@ struct BoundSizes {
   int64_t scratch_bytes = 0;            // for one thread
 };
 
-/// How the steps of a run execute: the threads, their scratch memory, and the conditions to end early.
+/// The threads of a run, their scratch memory, and the conditions that end the run early.
 struct Launcher {
   const Workers& workers;
   std::byte* scratch = nullptr;
@@ -77,7 +77,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long, so it runs in pieces with a deadline check between them; pieces grow while they are short.
+    // A step may take long, so it runs in pieces with a check of the watch between them. Short pieces double the next.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -130,7 +130,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t packed_bytes() const { return weights_.bytes(); }
   int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
   const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[launch_of(step).kernel].name; }
-  /// Returns the address of each persistent and constant buffer.
+  /// Returns the addresses of the persistent and constant buffers; null for other buffers.
   const PerBuffer<std::byte*>& weights() const { return weights_.memory(); }
 
   const SizeSchedule& schedule() const { return schedule_; }
@@ -142,7 +142,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   const PerStep<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
 
-  /// Computes the sizes in `due` and prepares the launches of the steps in `due`.
+  /// Computes the sizes in `due` and the launches of the steps in `due`.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
     for (SizeId id : due.sizes) bound.sizes[id] = values.evaluate(plan_.sizes[id]);
     for (StepId id : due.steps) {
@@ -223,7 +223,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return bound;
   }
 
-  /// Prepares a load step. All of its sizes are numbers, because no symbol has a value yet.
+  /// Returns the launch of a load step. Its sizes must be constant, because no symbol has a value yet.
   BoundStep bind_load_step(const PlanStep& step) const {
     Table<int64_t, SizeId> sizes(plan_.sizes.size());
     for (SizeId size : step.sizes) {
@@ -252,7 +252,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// True for each constant that steps read.
+  /// Returns, for each constant of the plan, true if a step reads it (load steps do not count).
   std::vector<bool> constants_of_runs() const {
     std::vector<bool> is_read(plan_.constants.size());
     for (const PlanStep& step : plan_.steps) {
@@ -264,7 +264,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// Copies into memory the constants of mapped files that runs read, because others may change a file later.
+  /// Copies the constants in mapped files that steps read into memory, because other processes may change the files.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {
@@ -293,7 +293,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     report_.constant_bytes = weights_.bytes();
   }
 
-  /// Returns the bytes of the buffers of constant size.
+  /// Returns the bytes of each buffer of constant size; 0 for other buffers.
   PerBuffer<int64_t> fixed_bytes() const {
     PerBuffer<int64_t> bytes;
     for (const PlanBuffer& buffer : plan_.buffers) bytes.push_back(buffer.bytes.constant().value_or(0));
@@ -348,7 +348,7 @@ class CpuContext final : public Context {
     check_read(plan().constants);
     check_read(inputs_);
     for (BufferId i : plan().buffers.ids()) {
-      if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // no trip wrote it
+      if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // no step wrote it
       if (plan().buffers[i].kind == BufferKind::output) take_host_output(i);
     }
     release_all();
@@ -423,13 +423,13 @@ class CpuContext final : public Context {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       memory_[i] = nullptr;
-      // Tensors with a size of 0 have no bytes, whatever their other sizes are.
+      // The bytes may be known before the sizes are, because tensors with a size of 0 have no bytes.
       auto is_late = [&](const Dim& size) { return program_->schedule().is_run_time(size); };
       if (!is_late(buffer.bytes) && std::ranges::none_of(buffer.shape.dims, is_late)) give_output(i, options);
     }
   }
 
-  /// Places an output. An input that overlaps its memory and is read after the output is written is copied first.
+  /// Gives an output its memory. Copies inputs that overlap this memory and are read after the output is written.
   void give_output(BufferId id, const RunOptions& options) {
     if (host_.is_container(id)) return;
     size_t index = plan().buffers[id].index;
@@ -451,7 +451,7 @@ class CpuContext final : public Context {
     refuse_overlap(plan(), outputs_, index);
   }
 
-  /// Stores an output of strings or containers, which cannot be in the caller's memory.
+  /// Stores an output of strings or a container, which runs cannot write into the caller's memory.
   void take_host_output(BufferId id) {
     int index = plan().buffers[id].index;
     if (host_.is_container(id)) outputs_[index] = std::move(host_.container(id));
@@ -461,7 +461,7 @@ class CpuContext final : public Context {
 
   // --- the steps -----------------------------------------------------------------------------------------------------
 
-  /// Returns the memory for output `index`: given for this run, else that of a donated input, else none.
+  /// Returns the memory for output `index`: given for this run, else the memory of a donated input, else new memory.
   MutableTensor place_in(const RunOptions& options, std::span<const Tensor> given, size_t index, size_t bytes) {
     const Port& port = plan().outputs[index];
     std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
@@ -472,7 +472,7 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
-  /// True if a step that moves an operand does nothing, because the operand already has the address of the result.
+  /// True if a step that copies an operand need not run, because the operand already has the address of the result.
   bool is_there(const PlanStep& step) const {
     if (!step.moves) return false;
     BufferId from = step.moves, to = step.outputs[0];
@@ -514,7 +514,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Runs one step and returns the next.
+  /// Runs one step and returns the id of the next.
   StepId execute(const PlanStep& step, StepId id, const RunOptions& options, Launcher& launcher) {
     if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? id + 1 : branch->target;
     if (const auto* jump = step.as<JumpStep>()) return jump->target;
@@ -599,7 +599,7 @@ class CpuContext final : public Context {
     hold(id, std::move(larger));
   }
 
-  /// Takes a block from the pool, within what remains of the context's memory limit.
+  /// Takes a block from the pool, within the rest of the memory limit.
   AlignedMemory take(BufferId id, int64_t bytes) {
     int64_t most = program_->memory_limit() - program_->packed_bytes() - arena_.bytes() - scratch_.bytes();
     try {

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// Makes an executable from a plan and the machine code of its kernels (a CPU image of Codegen::link). Runs the plan's
-/// load steps: weights are packed once, and all contexts share them.
+/// Makes an executable from a plan and the machine code of its kernels (an image of Codegen::link for a CPU). Runs the
+/// plan's load steps, which pack the weights; all contexts share the packed weights.
 std::shared_ptr<Executable> make_cpu_executable(ChipProgram program, const Host& host, Origin origin,
                                                 CompileReport report);
 

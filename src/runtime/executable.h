@@ -14,8 +14,8 @@
 #include "base/host.h"
 #include "plan/plan.h"
 
-/// The result of compiling. An executable is immutable and shared by any number of threads; each request runs in a
-/// context of its own:
+/// The result of compiling. An executable is immutable, and any number of threads may share it. Each request needs a
+/// context of its own while it runs:
 ///
 ///     std::shared_ptr<Executable> model = compile(...);
 ///     std::unique_ptr<Context> context = model->new_context();
@@ -26,11 +26,11 @@ struct SavedProgram;
 class SymbolValues;
 class Rank;
 
-/// A step of the plan, for `explain`, profiles and `verify --bisect`.
+/// The description of a step of the plan, for `explain`, profiles and `verify --bisect`.
 struct StepInfo {
   std::string kernel;  ///< readable kernel name: "conv_relu_f32"
   std::string source;  ///< node(s) of the model: "node 3 '/conv1/Conv' (Conv) .. node 4 (Relu)"
-  std::string device;  ///< "cpu", "ref"
+  std::string device;  ///< "cpu", "ref", "nvidia:0"
   std::string reason;  ///< why this kernel, and why the others were refused
 };
 
@@ -38,8 +38,8 @@ struct StepInfo {
 struct StepTime {
   size_t step = 0;
   std::chrono::nanoseconds begin{}, end{};  ///< since the start of the run
-  int64_t flops = 0, bytes = 0;             ///< work of the step at these sizes; 0: unknown
-  std::string kernel = {};                  ///< the kernel that the sizes chose, if it is not that of StepInfo
+  int64_t flops = 0, bytes = 0;             ///< operations and memory traffic at these sizes; 0: unknown
+  std::string kernel = {};                  ///< the kernel for these sizes, if it differs from StepInfo::kernel
 };
 
 /// Counts and times of a compilation, for `--json` and for tests that count compiles.
@@ -51,24 +51,24 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// For each output, memory to write it to (at least its size); an empty entry, or no list: the library allocates.
+  /// The memory for each output, at least of its size. For an empty entry or without the list, the library allocates.
   std::span<const std::span<std::byte>> output_memory = {};
-  /// Allocates `bytes` bytes for an output without an entry above; null throws E400. If empty, the library allocates.
+  /// Returns `bytes` bytes for an output without an entry above; if null, the run throws E400. Empty: not called.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
-  /// GPUs: the inputs and `output_memory` lie in memory of the device.
+  /// GPUs: the inputs and `output_memory` are in the device's memory.
   bool on_device = false;
-  /// GPUs: the caller's stream that the work is queued on (CUstream, hipStream_t; null: the driver's default stream);
-  /// needs on_device, and `run` returns at once. Without one the context uses its own stream, and `run` waits.
+  /// GPUs: the caller's stream for the work (CUstream, hipStream_t; null: the driver's default stream), with on_device
+  /// only; `run` does not wait for the work's end. Without a value, the context uses its own stream, and `run` waits.
   std::optional<void*> stream = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
-  /// The run throws E404 once this returns true. Any of its threads may call it, between steps and pieces of steps.
+  /// The run throws E404 once this returns true. Any thread of the run may call it, between steps and pieces of steps.
   std::function<bool()> stop = {};
-  /// CPUs: the values of all symbols, for a program that is a part of another one. If null, the inputs determine them.
+  /// CPUs: the values of all symbols, for a program that is a part of another program. Null: the inputs determine them.
   const SymbolValues* sizes = nullptr;
-  Rank* rank = nullptr;                    ///< of a program that is one of several (runtime/ranks.h)
+  Rank* rank = nullptr;                    ///< for the program of one rank of several (runtime/ranks.h)
   const HostExecutor* executor = nullptr;  ///< runs the kernels of this run instead of the program's threads
   std::vector<StepTime>* profile = nullptr;
-  /// Called after each step for each value that it wrote (name of the value, tensor), for `verify --per-instruction`.
+  /// Called after each step for each value that the step wrote, with the value's name, for `verify --per-instruction`.
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
 };
 
@@ -77,7 +77,7 @@ struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held
   int64_t weights = 0;             ///< packed weights, shared by all contexts of the program
-  /// copies of constants that runs read; other constants stay in the file or in the caller's memory
+  /// copies of constants that runs read; other constants are in a mapped file or the caller's memory
   int64_t constants = 0;
 };
 
@@ -96,11 +96,11 @@ class Context {
 
 /// A static input: for each new value the program is compiled again (compile/specialise.h).
 struct StaticInput {
-  size_t input = 0;        ///< its number
+  size_t input = 0;        ///< index of the input
   std::string op = {};     ///< the operator that reads it or a value computed from it
-  size_t operand = 0;      ///< which operand of `op` that is
-  bool is_length = false;  ///< only the length of the list decides, not its values
-  Tensor likely = {};      ///< a value that it may have
+  size_t operand = 0;      ///< index of the operand of `op` that depends on the input
+  bool is_length = false;  ///< true: only the length of the list matters, not its values
+  Tensor likely = {};      ///< a value that the input may have
 };
 
 class Executable {
@@ -113,7 +113,7 @@ class Executable {
   }
   virtual const std::vector<Port>& outputs() const = 0;
   virtual std::unique_ptr<Context> new_context() const = 0;
-  /// Returns a host tensor of the kind that runs read and write fastest: pinned memory for a GPU.
+  /// Returns a tensor in the host memory that runs read and write fastest: pinned memory for a GPU.
   virtual MutableTensor host_tensor(DType type, std::vector<int64_t> dims) const {
     return allocate_tensor(type, std::move(dims));
   }
@@ -124,10 +124,10 @@ class Executable {
   /// Returns a description such as "cpu (x86-64, avx2 fma), 2 threads".
   virtual std::string device() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;
-  /// Releases the caller's memory that holds the constants. Call it before the first context. Constants that runs read
-  /// are copied, the others dropped; the program can no longer be saved. E406 on targets without this.
+  /// Stops using the caller's memory with the constants: copies those that runs read, drops the others. Must be called
+  /// before the first context; afterwards the program cannot be saved. Throws E406 on targets that do not support this.
   virtual void detach();
-  /// Returns the contents of a saved program; E406 on targets that cannot be saved.
+  /// Returns the contents of a saved program. Throws E406 if this program cannot be saved.
   virtual SavedProgram saved() const = 0;
   /// Writes `saved()` to a file.
   void save(const std::filesystem::path& path) const;

@@ -4,9 +4,8 @@
 #include "base/error.h"
 
 namespace weft {
-namespace {
 
-const char* what_is_wrong(FaultKind kind) {
+static const char* what_is_wrong(FaultKind kind) {
   switch (kind) {
     case FaultKind::out_of_bounds: return "which lie outside it";
     case FaultKind::race: return "which another task of the step has written";
@@ -15,13 +14,13 @@ const char* what_is_wrong(FaultKind kind) {
   }
 }
 
-[[noreturn]] void refuse_step(const char* code, std::string what, const PlanStep& step) {
+[[noreturn]] static void refuse_step(const char* code, std::string what, const PlanStep& step) {
   throw Error({.kind = ErrorKind::usage, .code = code, .what = std::move(what), .where = step.source});
 }
 
-/// Throws the error of a kernel with a forbidden access.
-[[noreturn]] void report_access(const Plan& plan, const PlanStep& step, const PlanKernel& kernel,
-                                const KernelFault& fault) {
+/// Throws the error for a memory access that a checked kernel found to be wrong.
+[[noreturn]] static void report_access(const Plan& plan, const PlanStep& step, const PlanKernel& kernel,
+                                       const KernelFault& fault) {
   BufferId buffer = step.buffers.at(fault.buffer);
   std::string what =
       cat("kernel ", kernel.name, " touches bytes ", fault.offset, " to ", fault.offset + fault.size, " of the ",
@@ -35,8 +34,6 @@ const char* what_is_wrong(FaultKind kind) {
     throw;
   }
 }
-
-}  // namespace
 
 void report_fault(const Plan& plan, const PlanStep& step, KernelId kernel, const KernelFault& fault) {
   if (fault.kind == FaultKind::index)

@@ -67,7 +67,7 @@ class GpuContext final : public GpuRun {
     std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< duration of the last run without a captured graph
   };
 
-  /// Reads the elements of inputs that set sizes, in the order of the settings (lower/control.cpp: lower_bind).
+  /// Returns the elements of inputs that set sizes, in the order of the plan's steps (lower/control.cpp: lower_bind).
   std::vector<int64_t> sizes_in_inputs(std::span<const Tensor> inputs, const RunOptions& options) const {
     std::vector<int64_t> found;
     for (const PlanStep& step : plan().steps) {
@@ -91,7 +91,7 @@ class GpuContext final : public GpuRun {
     return to_int64s(copy.tensor)[0];
   }
 
-  /// Sets the sizes of this run; false if they equal those of the last run.
+  /// Computes the symbols' values for this run; returns false, without a change, if the last run had the same values.
   bool set_values(std::span<const Tensor> inputs, const RunOptions& options) {
     std::vector<std::vector<int64_t>> sizes;
     for (const Tensor& input : inputs) sizes.push_back(input.dims);
@@ -112,7 +112,7 @@ class GpuContext final : public GpuRun {
     return true;
   }
 
-  /// Does nothing if the last run had the same sizes, and only copies the sizes if their bucket is known.
+  /// Prepares buffers for the sizes of this run; plans a bucket if none holds them. Does nothing if no size changed.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);
@@ -137,8 +137,8 @@ class GpuContext final : public GpuRun {
     bucket_ = &bucket;
   }
 
-  /// Makes this run start after the previous one has ended, on whatever stream that run was queued, because both use
-  /// the context's memory. Single steps, which run on the context's own stream, also wait for the caller's stream.
+  /// Makes this run start after the previous run, which may be queued on another stream, because both use the context's
+  /// memory. With `in_steps`, the steps run on the context's own stream, so this also waits for the caller's stream.
   void queue_behind(const RunOptions& options, bool in_steps) {
     const gpu::Stream queue = stream_of(options);
     if (queued_.get()) queue.wait(queued_);
@@ -159,7 +159,7 @@ class GpuContext final : public GpuRun {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  /// Allocates the stamps of working memory and results, which record who wrote each byte in a checked run.
+  /// Allocates the stamps of arena and output buffers. In a checked run, a byte's stamp records who wrote the byte.
   void place_stamps(const BucketPlan& bucket) {
     int64_t total = 0;
     watched_ = {.stamps = PerBuffer<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
@@ -180,7 +180,7 @@ class GpuContext final : public GpuRun {
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped moves.
+  /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped copies.
   void forget_writes(StepId i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen =
@@ -220,7 +220,7 @@ class GpuContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  /// True for a step that launches nothing: it only sets sizes, moves a buffer onto itself, or is replaced.
+  /// True for a step that launches nothing: one that only sets sizes, copies a buffer onto itself, or is replaced.
   bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<SizesStep>() || is_replaced(i)) return true;
@@ -237,8 +237,8 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one. Reasons: profiling; the first collectives of ranks, which connect
-  /// the devices and cannot be captured; a deadline or a stop callback, because a running graph cannot be stopped.
+  /// True if this run launches its steps one by one: to profile, observe or check them; for the first collectives,
+  /// which connect the devices and cannot be captured; for a deadline or stop callback, as graphs cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;
@@ -342,15 +342,6 @@ class GpuContext final : public GpuRun {
   SizeBlock block_;  // copied to the device
 };
 
-}  // namespace
-
-std::unique_ptr<Context> GpuExecutable::new_context() const {
-  if (is_led_by_host(plan_)) return new_led_context(shared_from_this());
-  return std::make_unique<GpuContext>(shared_from_this());
-}
-
-namespace {
-
 // --- no device -------------------------------------------------------------------------------------------------------
 
 class NullExecutable final : public PlannedExecutable {
@@ -369,6 +360,11 @@ class NullExecutable final : public PlannedExecutable {
 };
 
 }  // namespace
+
+std::unique_ptr<Context> GpuExecutable::new_context() const {
+  if (is_led_by_host(plan_)) return new_led_context(shared_from_this());
+  return std::make_unique<GpuContext>(shared_from_this());
+}
 
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
                                                 CompileReport report, const Host& host) {

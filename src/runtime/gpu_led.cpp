@@ -2,8 +2,8 @@
 // GPU runs in which the host decides which step comes next. The host reads back conditions and sizes, computes
 // dependent sizes, copies data for steps on the CPU, and launches kernels one by one, in order.
 //
-// If the sizes of the inputs alone determine the steps (as in a recurrent network's loop), a second run with the same
-// sizes and addresses is captured. All launches of all trips then become one graph.
+// If the sizes of the inputs alone determine the steps (as in a recurrent network's loop), the second run with the same
+// sizes and addresses captures the launches of all trips as one graph.
 #include <cstring>
 #include <map>
 
@@ -149,7 +149,7 @@ class LedContext final : public GpuRun {
       if (!memory_[i] && is_placed) memory_[i] = arena_.data() + layout.offsets[i];
     }
     offsets_ = std::move(layout.offsets);
-    works_.clear();  // null: no call, or sizes known only in the run
+    works_.clear();  // an entry per step; null: no library call, or a call with run-time sizes
     for (const PlanStep& step : plan().steps) {
       const auto* use = step.as<LibraryStep>();
       works_.push_back(use && !use->call.has_symbols() ? program_->work_of(step, values_) : nullptr);
@@ -181,7 +181,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// Places an input. An input in host memory is also kept there, so that host steps need not copy it back.
+  /// Places an input. Also stores an input that is in host memory in `hosted_`, so that the host need not copy it back.
   void place_input(BufferId id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
@@ -199,7 +199,7 @@ class LedContext final : public GpuRun {
 
   // --- captured runs -------------------------------------------------------------------------------------------------
 
-  /// True if sizes alone decide which steps run, how often, and their operands' addresses: the host reads nothing back.
+  /// True if sizes alone determine which steps run, how often and at which addresses: the host reads nothing back.
   bool steps_follow_from_sizes() const {
     auto is_computed = [](const SizeSetting& setting) { return !setting.buffer; };
     auto is_fixed = [&](const PlanStep& step) {
@@ -217,7 +217,7 @@ class LedContext final : public GpuRun {
     return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
   }
 
-  /// Runs the steps as one graph. Returns false if that is not possible, for example because these sizes are new.
+  /// Runs the steps as one graph. Returns false if that is not possible, for example at the first run with these sizes.
   bool run_captured(const RunOptions& options) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
@@ -239,7 +239,7 @@ class LedContext final : public GpuRun {
     return true;
   }
 
-  /// Goes through the steps without running them, then captures their launches.
+  /// Records the launches of the steps in a trace without making them, then captures them as a graph.
   void capture(Captured& run, const RunOptions& options) {
     constexpr size_t most = 1 << 14;  // limit of launches; each costs about a microsecond to capture, and some memory
     Trace trace;
@@ -313,7 +313,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// Runs one step and returns the next.
+  /// Runs one step and returns the id of the next.
   StepId execute(StepId i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
     if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? i + 1 : branch->target;
@@ -345,13 +345,13 @@ class LedContext final : public GpuRun {
     return step.buffers.empty() ? values_.evaluate(branch.amount) > 0 : is_true(step.buffers[0]);
   }
 
-  /// Moves strings and containers by swapping them.
+  /// Copies a string tensor or a container; both share the data.
   void move_hosted(const HostStep& host, const PlanStep& step) {
     check(host.call.fn == HostFn::same, "a function of the host is in a part for the processor");
     hosted_[step.buffers[1]] = hosted_[step.buffers[0]];
   }
 
-  /// True for a step that would move an operand onto itself, or that another step replaces.
+  /// True for a step that would copy an operand onto itself, or that another step replaces.
   bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (is_replaced(i)) return true;
@@ -407,7 +407,7 @@ class LedContext final : public GpuRun {
 
   // --- sizes ---------------------------------------------------------------------------------------------------------
 
-  /// Copies to the device the sizes that can now be computed.
+  /// Computes the sizes of the steps in `due` and copies them to the device.
   void update(const SizeSchedule::Due& due) {
     if (due.steps.empty()) return;
     for (StepId id : due.steps) {
@@ -441,7 +441,7 @@ class LedContext final : public GpuRun {
     if (!knobs().checked) return;
     *to++ = 0;
     for (BufferId id : step.buffers)
-      *to++ = bytes_[id], *to++ = 0;  // a loop writes it again, so its writes are not tracked
+      *to++ = bytes_[id], *to++ = 0;  // 0: not tracked, because a loop may write the buffer again
   }
 
   void set_from(const PlanStep& step, StepId i) {
@@ -459,7 +459,7 @@ class LedContext final : public GpuRun {
 
   // --- the host's copies ---------------------------------------------------------------------------------------------
 
-  /// Waits for the stream and reports an index out of range before its result is used.
+  /// Waits for the stream; throws if a kernel recorded a fault, before the host uses results.
   void settle() const {
     check_faults(stream_, faults_, plan(), plan().steps, [&](StepId i) { return kernel_of(i); });
   }
@@ -537,7 +537,7 @@ class LedContext final : public GpuRun {
     hold(id, std::move(larger));
   }
 
-  /// Takes a block from the pool, within what remains of the context's memory limit.
+  /// Takes a block from the pool, within the rest of the memory limit.
   gpu::Memory take(BufferId id, int64_t bytes) {
     int64_t held = program_->packed_bytes() + program_->constant_bytes() + arena_.bytes();
     if (program_->allocator().release) stream_.synchronize();  // the allocator may give released blocks to others
@@ -583,7 +583,7 @@ class LedContext final : public GpuRun {
 
   Tensor contents(BufferId id) const override { return on_host(id); }
 
-  /// Ends a run. `is_queued`: the run is a graph on the caller's stream, and nothing waits for its end.
+  /// Ends a run: stores the outputs. `is_queued`: the run is a graph on the caller's stream, and `run` does not wait.
   void finish(const RunOptions& options, bool is_queued) {
     for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
@@ -622,7 +622,7 @@ class LedContext final : public GpuRun {
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
   gpu::Event queued_;              // records the end of the last run that was queued as a graph on the caller's stream
-  Trace* trace_ = nullptr;         // if set, launches are recorded here and not made
+  Trace* trace_ = nullptr;         // if set, launches are recorded in the trace and not made
   bool is_behind_kernel_ = false;  // the stream's last work is a kernel of Weft: the next launch may overlap it
   Table<std::unique_ptr<Context>, PartId> parts_;
   PerBuffer<int64_t> offsets_;  // in the arena

@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -27,8 +26,7 @@ namespace weft {
 
 // --- code ------------------------------------------------------------------------------------------------------------
 
-/// Returns the size in bytes of the ELF file at the start of `file`. Its section table comes last, so the file ends
-/// there.
+/// Returns the size in bytes of the ELF file at the start of `file`, which is the end of its section table.
 inline size_t elf_size(std::span<const std::byte> file) {
   constexpr size_t header = 64, at_table = 0x28, at_entry_size = 0x3a, at_count = 0x3c;
   uint64_t table = 0;
@@ -56,8 +54,8 @@ inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::b
   return modules;
 }
 
-/// The loaded modules of a program. Several threads load at once, because the driver compiles PTX. Modules of kernels
-/// that only some sizes need are loaded when such sizes first occur.
+/// The loaded modules of a program. Several threads load them at once, because the driver takes long to compile PTX.
+/// Modules of kernels that only some sizes need are loaded when such sizes first occur.
 class Code {
  public:
   /// `image` and `plan` must outlive this.
@@ -75,7 +73,7 @@ class Code {
     }
     load(kernels);
   }
-  /// Loads these kernels. Any thread may call it.
+  /// Loads these kernels. Thread-safe.
   void load(std::set<KernelId> kernels) const {
     std::scoped_lock lock(mutex_);
     std::erase_if(kernels, [&](KernelId k) { return functions_[k] != nullptr; });
@@ -108,14 +106,14 @@ class Code {
   mutable Table<gpu::Handle, KernelId> functions_;
 };
 
-/// The arguments of a kernel besides its buffers; all are addresses in memory of the device.
+/// The arguments of a kernel besides its buffers; all are addresses in device memory.
 struct Extras {
   const void* sizes = nullptr;
   const void* watched = nullptr;  ///< only for checked kernels: see DeviceArgs::watched
   const void* fault = nullptr;
 };
 
-/// Packs a kernel's single argument in the layout of kernels/launch.h: DeviceArgs.
+/// Returns the bytes of a kernel's only argument, DeviceArgs of kernels/launch.h.
 inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, const Extras& extras) {
   std::vector<const void*> words(buffers.begin(), buffers.end());
   words.insert(words.end(), {extras.sizes, extras.watched, extras.fault});
@@ -127,16 +125,16 @@ inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, con
 /// followed by DeviceArgs::watched.
 struct SizeBlock {
   std::vector<int64_t> values;
-  PerStep<size_t> first, first_watched;  ///< index of each step's first size
+  PerStep<size_t> first, first_watched;  ///< index of each step's first size, and of its first entry of `watched`
 };
 
-/// The data of a checked run: the address of the stamps of each buffer, and the number of blocks of each step.
+/// The data of a checked run: the address of each buffer's stamps, and each step's number of blocks.
 struct Watched {
-  PerBuffer<std::byte*> stamps = {};  ///< null: not followed
+  PerBuffer<std::byte*> stamps = {};  ///< null: writes are not tracked
   PerStep<int64_t> blocks = {};
 };
 
-/// Builds the size arguments. `variants` is as in BucketPlan; if empty, all steps launch their own kernels.
+/// Returns the size arguments of `steps`. `variants` is as in BucketPlan; if empty, all steps launch their own kernels.
 inline SizeBlock size_block(const Plan& plan, const Table<PlanStep>& steps, const SymbolValues& values,
                             const PerStep<VariantId>& variants = {}, const Watched& watched = {}) {
   SizeBlock block;
@@ -158,7 +156,7 @@ inline SizeBlock size_block(const Plan& plan, const Table<PlanStep>& steps, cons
   return block;
 }
 
-/// Returns the arguments of step `i` other than buffers. `sizes` is the address of the block; `faults` may be null.
+/// Returns the arguments of step `i` other than buffers. `sizes` is the block's device address; `faults` may be null.
 inline Extras extras_of(const SizeBlock& block, StepId i, const std::byte* sizes, const std::byte* faults) {
   return {.sizes = sizes + block.first[i] * sizeof(int64_t),
           .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,
@@ -188,7 +186,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
         allocator_(host.allocator),
         memory_limit_(limit_of(host, device_->info().memory)),
         code_(device_, image_, plan_) {
-    // The allocator and the limit concern memory of the device, so parts on the host do not get them.
+    // The allocator and the limit are for device memory, so the parts that run on the host do not get them.
     for (const PlanPart& part : plan_.parts)
       parts_.push_back(make_cpu_executable({*part.plan, part.image.data}, {.threads = host.threads}, {}, {}));
     for (const PlanBuffer& buffer : plan_.buffers) is_hosted_.push_back(holds_host_value(buffer));
@@ -224,7 +222,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   /// Returns the executables of Plan::parts.
   const Table<std::shared_ptr<Executable>, PartId>& parts() const { return parts_; }
-  /// True for buffers without device memory: strings, containers, and values that only the host reads.
+  /// True for buffers without device memory: strings and containers.
   bool is_hosted(BufferId buffer) const { return is_hosted_[buffer]; }
   void load_kernel(KernelId kernel) const { code_.load({kernel}); }
 
@@ -244,7 +242,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(BufferId buffer) const { return persistent_[buffer]; }
 
-  /// Loads the kernels of these variants, given for each step as in BucketPlan.
+  /// Loads the kernels of these variants, which are as in BucketPlan.
   void load_variants(const PerStep<VariantId>& variants) const {
     std::set<KernelId> kernels;
     for (StepId i : variants.ids()) {
@@ -253,8 +251,8 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     code_.load(std::move(kernels));
   }
 
-  /// Returns the prepared library call of a step at these sizes. Null if the library cannot compute sizes that were
-  /// symbolic at compile time; the step after it then does the work with a kernel.
+  /// Returns the prepared library call of a step; null if the step calls no library, or if the library does not support
+  /// these values of symbolic sizes (the kernel of the next step then does the work).
   std::shared_ptr<const gpu::LibraryWork> work_of(const PlanStep& step, const SymbolValues& values) const {
     const auto* use = step.as<LibraryStep>();
     if (!use) return nullptr;
@@ -268,7 +266,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. With `overlap` it may start before the stream's previous kernel ends, and waits for it itself.
+  /// Launches a kernel. With `overlap`, it may start before the stream's previous kernel ends, for which it then waits.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
@@ -284,7 +282,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
 
  private:
-  /// Allocates one piece of device memory for all wanted buffers of a kind, and sets their addresses in `memory`.
+  /// Allocates one block of device memory for all wanted buffers of a kind, and stores their addresses in persistent_.
   gpu::Memory reserve(BufferKind kind, const PerBuffer<bool>& wanted) {
     PerBuffer<int64_t> offsets(plan_.buffers.size());
     int64_t total = 0;
@@ -312,13 +310,13 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return used;
   }
 
-  /// Returns the requested limit, or else the whole memory of the device.
+  /// Returns the limit in bytes: Host::memory_limit, else WEFT_MEMORY_LIMIT, else the device's memory, `whole`.
   static int64_t limit_of(const Host& host, int64_t whole) {
     if (host.memory_limit > 0) return host.memory_limit;
     return knobs().memory_limit > 0 ? knobs().memory_limit << 20 : whole;
   }
 
-  /// Packs the weights. Constants that only packing reads are freed on the device afterwards.
+  /// Packs the weights. Afterwards frees the device memory of constants that only packing reads.
   void load() {
     for (const PlanStep& step : plan_.steps) {
       const auto* use = step.as<LibraryStep>();

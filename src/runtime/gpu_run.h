@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// The base of all runs on a GPU: it holds memory for the plan's buffers and places the outputs.
+/// The base of contexts on a GPU: owns memory for the plan's buffers and places the outputs.
 class GpuRun : public Context {
  public:
   int64_t memory_bytes() const override { return arena_.bytes() + sizes_.bytes(); }
@@ -38,13 +38,13 @@ class GpuRun : public Context {
 
   const Plan& plan() const { return program_->plan(); }
 
-  /// Returns the caller's stream if there is one, else the context's own.
+  /// Returns the caller's stream if there is one, else the context's own stream.
   gpu::Stream stream_of(const RunOptions& options) const {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
-  /// Places the outputs. Those that stay on the device are written to the caller's memory, unless it overlaps an input
-  /// that is still read. The others are written to `aside()`, then copied.
+  /// Places an output. A run on the device writes it to the caller's memory, unless this memory overlaps an input that
+  /// is still read. Otherwise the run writes the output to `aside()` and copies it at the end.
   template <class Aside>
   void give_output(BufferId id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     size_t index = plan().buffers[id].index;
@@ -69,22 +69,22 @@ class GpuRun : public Context {
     if (options.on_device) refuse_overlap(plan(), outputs_, index);
   }
 
-  /// Stores the address of this rank's mailbox.
+  /// Sets the address of mailbox buffers to this rank's mailbox.
   void place_mailbox(const RunOptions& options) {
     for (BufferId i : memory_.ids()) {
       if (options.rank && plan().buffers[i].kind == BufferKind::mailbox) memory_[i] = options.rank->mailbox();
     }
   }
 
-  /// True if the launch after a collective step does the collective's work.
+  /// True if the launch after the collective step `i` does the collective's work, because the message is short enough.
   bool is_direct(StepId i) const {
     const PlanStep* next = plan().steps.contains(i + 1) ? &plan().steps[i + 1] : nullptr;
     const auto* launch = next ? next->as<LaunchStep>() : nullptr;
     return launch && launch->is_spare && bytes_[next->buffers[0]] <= max_mailbox_bytes;
   }
 
-  /// True if this run skips the step: either a library call or collective that the next launch replaces, or a launch
-  /// that such a call makes unnecessary.
+  /// True if this run skips the step: a library call or collective that the next launch replaces, or a spare launch
+  /// after a library call or collective that runs.
   bool is_replaced(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];
@@ -117,13 +117,13 @@ class GpuRun : public Context {
                    &stream_);
   }
 
-  /// Waits for the work on the context's stream. It stops waiting if another rank has failed.
+  /// Waits for the work on the context's stream; throws E603 if another rank fails.
   void await_work(const RunOptions& options) const {
     if (options.rank) options.rank->wait(stream_);
     else stream_.synchronize();
   }
 
-  /// Overwrites the first number of each output of the kernel WEFT_BREAK_KERNEL, to test tools that find wrong kernels.
+  /// Overwrites the first number of each output of a kernel for which WEFT_BREAK_KERNEL asks (for tests of tools).
   void damage(const PlanStep& step, KernelId kernel) const {
     const std::string& wanted = knobs().break_kernel;
     if (wanted.empty() || plan().kernels[kernel].name.find(wanted) == std::string::npos) return;
@@ -180,7 +180,7 @@ class GpuRun : public Context {
   }
 };
 
-/// Makes a context for a plan that the host runs step by step (plan/plan.h: is_led_by_host).
+/// Makes a context in which the host chooses each next step of the plan (plan/plan.h: is_led_by_host).
 std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program);
 
 }  // namespace weft

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Returns the numbers in memory, as i64.
+/// Copies `count` string numbers (i64) from memory.
 std::vector<int64_t> codes_at(const std::byte* memory, int64_t count) {
   std::vector<int64_t> codes(count);
   if (count > 0) std::memcpy(codes.data(), memory, codes.size() * sizeof(int64_t));
@@ -31,13 +31,13 @@ std::span<const BufferId> inputs_of(const PlanStep& step) {
   return std::span(step.buffers).first(step.buffers.size() - step.outputs.size());
 }
 
-/// True for functions that may return their operand, modified.
+/// True for functions that may return an operand, or part of it, without a copy.
 bool passes_on(HostFn fn) {
   return fn == HostFn::same || fn == HostFn::insert || fn == HostFn::erase || fn == HostFn::collect ||
          fn == HostFn::item;
 }
 
-/// True if a path from step `from` reads the buffer's present contents before they are overwritten.
+/// True if, on some path from step `from`, a step reads the buffer's present contents before they are overwritten.
 bool is_read_from(const Plan& plan, StepId from, BufferId buffer) {
   auto contains = [](std::span<const BufferId> ids, BufferId id) { return std::ranges::find(ids, id) != ids.end(); };
   std::vector<std::pair<StepId, BufferId>> open = {{from, buffer}};
@@ -106,7 +106,7 @@ Tensor HostValues::operand(BufferId buffer, bool is_last, std::vector<int64_t> d
   if (is_container(buffer)) return is_last ? std::exchange(containers_[buffer], {}) : containers_[buffer];
   if (is_text(buffer)) return decode(std::move(dims), memory);
   DType type = plan_.buffers[buffer].shape.dtype;
-  MutableTensor copy = allocate_tensor(type, std::move(dims));  // a container may keep the tensor, so copy it
+  MutableTensor copy = allocate_tensor(type, std::move(dims));  // a copy, because a container may keep the tensor
   if (!copy.tensor.data.empty()) std::memcpy(copy.data, memory, copy.tensor.data.size());
   return copy.tensor;
 }

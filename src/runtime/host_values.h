@@ -8,16 +8,16 @@
 
 namespace weft {
 
-/// Returns, for each host step, which operands are containers that no later step reads; the function may change these
-/// in place. Entries of other steps are empty. The whole list is empty if the plan has no host step.
+/// Returns, for each host step and operand, true if the function may change the operand in place, because it is a
+/// container that no later step reads. Entries of other steps are empty, as is the list without host steps.
 PerStep<std::vector<bool>> last_container_reads(const Plan& plan);
 
 /// The values of a run that are not in its buffers: containers, and strings (buffers hold only the strings' numbers).
-/// There is one object for each context.
+/// Each context has one such object.
 class HostValues {
  public:
   /// `strings` are the program's own strings, `last_reads` the plan's last_container_reads; both must outlive this
-  /// object. A list of more than `memory_limit` bytes throws E401.
+  /// object. A container of more than `memory_limit` bytes throws E401.
   HostValues(const Plan& plan, const PerStep<std::vector<bool>>& last_reads, const StringPool& strings,
              int64_t memory_limit)
       : plan_(plan),
@@ -27,7 +27,7 @@ class HostValues {
         codes_(plan.buffers.size()),
         containers_(plan.buffers.size()) {}
 
-  /// Drops the values of the previous run.
+  /// Drops the strings of the previous run.
   void begin() { strings_.clear(); }
 
   bool is_container(BufferId buffer) const;
@@ -42,11 +42,11 @@ class HostValues {
   Tensor decode(std::vector<int64_t> dims, const std::byte* codes) const;
   void swap(BufferId a, BufferId b) { std::swap(containers_[a], containers_[b]); }
 
-  /// Runs a host step. `sizes` holds the rank and the sizes of each of its buffers.
+  /// Runs a host step. `sizes` holds, for each of the step's buffers, the rank and then the sizes.
   void run(StepId id, std::span<const int64_t> sizes, const PerBuffer<std::byte*>& memory);
 
  private:
-  /// Returns the value of a buffer. `is_last`: no later step reads it, so its container may be moved out.
+  /// Returns the value of a buffer. `is_last`: no later step reads a container in the buffer, so it is moved out.
   Tensor operand(BufferId buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
   void store(BufferId buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
 

@@ -9,13 +9,13 @@
 
 namespace weft {
 
-/// Memory through which kernels of connected GPUs send values to each other (gpu::connect). Each context has one set.
+/// The memory through which kernels of connected GPUs (gpu::connect) send values to each other; one set per context.
 class Mailboxes {
  public:
   explicit Mailboxes(std::span<const std::shared_ptr<gpu::Device>> devices);
-  /// Returns a rank's Mailbox, in the memory of its device.
+  /// Returns the address of a rank's Mailbox, in the memory of the rank's device.
   std::byte* of(size_t rank) const { return mailboxes_[rank].data(); }
-  /// Makes kernels that wait for a message continue without it.
+  /// Makes kernels that wait for a message continue without the message.
   void abort();
 
  private:

@@ -12,26 +12,23 @@
 #include "base/knobs.h"
 
 namespace weft {
-namespace {
 
 /// Returns the memory limit of the control group; INT64_MAX if there is none ("max", or no such file).
-int64_t control_group_limit() {
+static int64_t control_group_limit() {
   int64_t limit = 0;
   std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
   return limit > 0 ? limit : INT64_MAX;
 }
 
-std::string in_mebibytes(int64_t bytes) { return bytes >> 20 ? cat(bytes >> 20, " MiB") : cat(bytes, " bytes"); }
+static std::string in_mebibytes(int64_t bytes) { return bytes >> 20 ? cat(bytes >> 20, " MiB") : cat(bytes, " bytes"); }
 
-[[noreturn]] void refuse_with_largest(std::string what, const PlanBuffer& largest, int64_t bytes) {
+[[noreturn]] static void refuse_with_largest(std::string what, const PlanBuffer& largest, int64_t bytes) {
   refuse_memory(std::move(what), largest.value, cat("the largest piece has ", in_mebibytes(bytes)));
 }
 
-bool takes_memory(const PlanBuffer& buffer) {
+static bool takes_memory(const PlanBuffer& buffer) {
   return buffer.kind == BufferKind::output || buffer.kind == BufferKind::arena;
 }
-
-}  // namespace
 
 void refuse_memory(std::string what, std::string where, std::string why) {
   throw Error({.kind = ErrorKind::resource,
@@ -49,11 +46,9 @@ int64_t default_memory_limit() {
   return whole;
 }
 
-namespace {
-
 /// Throws E401 for a run; the error names the largest buffer.
-[[noreturn]] void refuse_run(const Plan& plan, const PerBuffer<int64_t>& bytes, const std::string& total,
-                             int64_t weights, int64_t limit) {
+[[noreturn]] static void refuse_run(const Plan& plan, const PerBuffer<int64_t>& bytes, const std::string& total,
+                                    int64_t weights, int64_t limit) {
   BufferId largest(0);
   for (BufferId i : bytes.ids()) {
     if (!takes_memory(plan.buffers[i])) continue;
@@ -63,8 +58,6 @@ namespace {
   refuse_with_largest(cat("the run needs ", total, with, ", the limit is ", in_mebibytes(limit)), plan.buffers[largest],
                       bytes[largest]);
 }
-
-}  // namespace
 
 void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();
@@ -82,9 +75,7 @@ void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int6
   if (arena > limit - weights) refuse_run(plan, bytes, in_mebibytes(arena + weights), weights, limit);
 }
 
-namespace {
-
-int64_t distinct_bytes(const Tensor& value, std::set<const void*>& seen) {
+static int64_t distinct_bytes(const Tensor& value, std::set<const void*>& seen) {
   if (value.is_tensor()) {
     const void* place = value.strings ? static_cast<const void*>(value.strings.get()) : value.data.data();
     return seen.insert(place).second ? bytes_as_item(value) : static_cast<int64_t>(sizeof value);
@@ -93,8 +84,6 @@ int64_t distinct_bytes(const Tensor& value, std::set<const void*>& seen) {
   for (const Tensor& item : *value.items) total += distinct_bytes(item, seen);
   return total;
 }
-
-}  // namespace
 
 void check_container_memory(Tensor& container, int64_t limit) {
   if (bytes_of_items(container) <= limit) return;
@@ -105,16 +94,14 @@ void check_container_memory(Tensor& container, int64_t limit) {
       cat("a list of ", container.items->size(), " values takes more than the memory limit of ", in_mebibytes(limit)));
 }
 
-namespace {
-
-[[noreturn]] void refuse_weights(const char* what, int64_t bytes, const PlanBuffer& largest, int64_t limit) {
+[[noreturn]] static void refuse_weights(const char* what, int64_t bytes, const PlanBuffer& largest, int64_t limit) {
   refuse_with_largest(cat("the ", what, " need ", in_mebibytes(bytes), ", the limit is ", in_mebibytes(limit)), largest,
                       largest.bytes.value());
 }
 
 /// Returns the largest of the wanted buffers; there must be one.
 template <class Wanted>
-const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
+static const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
   const PlanBuffer* largest = nullptr;
   for (BufferId i : plan.buffers.ids()) {
     const PlanBuffer& buffer = plan.buffers[i];
@@ -122,8 +109,6 @@ const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
   }
   return *largest;
 }
-
-}  // namespace
 
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();

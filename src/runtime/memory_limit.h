@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <span>
 
 #include "plan/plan.h"
 
@@ -9,12 +8,12 @@ namespace weft {
 /// Returns the limit in bytes: WEFT_MEMORY_LIMIT, else the memory of the machine or of its control group.
 int64_t default_memory_limit();
 
-/// Throws E401; the hint says how to raise the limit.
+/// Throws E401 with these texts and a hint how to raise the limit.
 [[noreturn]] void refuse_memory(std::string what, std::string where = {}, std::string why = {});
 
-/// Throws E401 if a run would take more than `limit` bytes (0: the default), before any memory is allocated. `bytes`
-/// are the sizes of the plan's buffers, `arena` that of the working memory, `packed` that of packed weights. The error
-/// names the node with the largest buffer.
+/// Throws E401 if a run would take more than `limit` bytes (0: the default); called before memory is allocated. `bytes`
+/// are the sizes of the plan's buffers, `arena` the size of the arena, `packed` the size of all packed weights. The
+/// error names the node with the largest buffer.
 void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit);
 
 /// Does the same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
@@ -24,10 +23,10 @@ void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int6
 /// Throws E401 if the tensors of a container take more than `limit` bytes. Memory that tensors share counts once.
 void check_container_memory(Tensor& container, int64_t limit);
 
-/// Throws E401 if packed weights would take more than `limit` bytes (0: the default), before they are packed.
+/// Throws E401 if packed weights of `bytes` bytes exceed `limit` bytes (0: the default). Called before packing.
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit);
 
-/// Throws E401 if a GPU's weights (packed ones, and constants that runs read) would take more than `limit` bytes.
+/// Throws E401 if a GPU's weights (packed weights, and constants with is_read set) take more than `limit` bytes.
 void check_device_weights(const Plan& plan, const PerBuffer<bool>& is_read, int64_t limit);
 
 }  // namespace weft

@@ -7,24 +7,23 @@
 #include "targets/cpu/memory.h"
 
 namespace weft {
-namespace {
 
 template <class... Args>
-[[noreturn]] void refuse_output(const Port& port, const Args&... args) {
+[[noreturn]] static void refuse_output(const Port& port, const Args&... args) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E313",
                .what = cat("the memory for output '", printable(port.name), "' ", args...)});
 }
 
-MutableTensor over(std::byte* memory, size_t bytes, std::shared_ptr<const void> owner, DType dtype,
-                   std::vector<int64_t> dims) {
+static MutableTensor over(std::byte* memory, size_t bytes, std::shared_ptr<const void> owner, DType dtype,
+                          std::vector<int64_t> dims) {
   std::span<const std::byte> data(memory, bytes);
   return {{.dtype = dtype, .dims = std::move(dims), .data = Bytes(data, std::move(owner))}, memory};
 }
 
 /// Returns the caller's memory for an output; no data if the caller gives none.
-std::span<std::byte> callers_memory(const RunOptions& options, size_t index, const std::vector<int64_t>& dims,
-                                    size_t bytes) {
+static std::span<std::byte> callers_memory(const RunOptions& options, size_t index, const std::vector<int64_t>& dims,
+                                           size_t bytes) {
   bool is_given = index < options.output_memory.size() && options.output_memory[index].data();
   if (is_given) return options.output_memory[index];
   if (!options.allocate_output) return {};
@@ -34,8 +33,6 @@ std::span<std::byte> callers_memory(const RunOptions& options, size_t index, con
                .code = "E400",
                .what = cat("the caller gives no memory for output ", index, ", ", bytes, " bytes")});
 }
-
-}  // namespace
 
 MutableTensor place_output(const RunOptions& options, size_t index, const Port& port, std::vector<int64_t> dims,
                            const HostAllocator& allocator) {

@@ -7,14 +7,14 @@
 
 namespace weft {
 
-/// Makes the tensor for output number `index` of a run in the caller's memory (options.output_memory, else
-/// options.allocate_output), else in memory of `allocator` or the library. Throws E313 if the caller's memory is too
-/// small or not aligned to the element, E400 or E401 if there is no memory.
+/// Returns a tensor for output number `index` of a run: in the caller's memory (options.output_memory, else
+/// options.allocate_output), else in memory from `allocator` or the library. Throws E313 if the caller's memory is too
+/// small or not aligned to the element size, E400 or E401 if there is no memory.
 MutableTensor place_output(const RunOptions& options, size_t index, const Port& port, std::vector<int64_t> dims,
                            const HostAllocator& allocator = {});
 
-/// True if the buffer is complete after this step. It is not if a later step writes another part of it, as the steps of
-/// a concatenation do.
+/// True if the buffer is complete after this step. False if a later step writes another part of the buffer, as the
+/// steps of a concatenation do.
 bool is_whole_after(const Plan& plan, StepId step, BufferId buffer);
 
 }  // namespace weft

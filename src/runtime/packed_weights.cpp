@@ -14,16 +14,16 @@
 namespace weft {
 namespace {
 
-/// The least bytes of weights that are shared; smaller ones are not worth a key.
+/// The least size in bytes of packed weights that programs share; smaller weights are not worth a key.
 constexpr int64_t least_shared = 4096;
 
-/// Packed weights in a block of the program that packed them.
+/// One packed weight in the block of the program that packed it.
 struct Packed {
   std::weak_ptr<const AlignedMemory> block;
   std::byte* data = nullptr;
 };
 
-/// The weights that programs of this process have packed.
+/// The packed weights of this process that programs can share, by key.
 class Registry {
  public:
   static Registry& instance() {
@@ -52,8 +52,8 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-/// The keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several load
-/// steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
+/// The keys of packed weights. Weights without a key are not shared: small weights, weights that several load steps
+/// write, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
@@ -91,7 +91,7 @@ class Keys {
   PerBuffer<int> writers_;
 };
 
-/// For each constant, the number of steps that still read it. At 0, the pages of its file are dropped.
+/// The number of steps that still read each constant. At 0, the pages of the constant's file are dropped.
 class Sources {
  public:
   explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {
@@ -99,7 +99,7 @@ class Sources {
       for (const PlanStep& step : *steps) count(step, 1);
     }
   }
-  /// Call it after a load step. Constants that runs read are never released.
+  /// Notes that a load step has run. Constants that runs read are never dropped.
   void leave(const PlanStep& step) { count(step, -1); }
 
  private:
@@ -128,7 +128,7 @@ void PackedWeights::find_constants(const Plan& plan) {
   }
 }
 
-/// Allocates one block for all weights that this program packs.
+/// Allocates one block for all weights that this program packs, and sets their addresses.
 void PackedWeights::place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared) {
   PerBuffer<int64_t> offsets(plan.buffers.size());
   int64_t own = 0;
@@ -151,7 +151,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
   PerBuffer<bool> is_shared(plan.buffers.size());
-  // A key is a hash of the contents. If no weights can be found, keys are computed only when a weight is packed.
+  // A key is a hash of the contents. If there are no weights to share yet, each key is computed after packing.
   PerStep<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
   for (StepId i : plan.load_steps.ids()) {

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/host.h"
@@ -15,7 +14,7 @@ class AlignedMemory;
 
 /// Constants in the layout that a program's kernels read. Load steps pack them once, and all contexts share them.
 /// Programs of this process that pack equal contents in the same way share them too (unless the embedder allocates the
-/// memory). If a weight lies in a mapped file, its pages are released once it is packed, so that each weight is in
+/// memory). The pages of a weight in a mapped file are dropped once the weight is packed, so that each weight is in
 /// memory once.
 class PackedWeights {
  public:
@@ -23,20 +22,20 @@ class PackedWeights {
   using RunStep = std::function<void(const PlanStep& step, const PerBuffer<std::byte*>& memory)>;
 
   PackedWeights() = default;
-  /// E401 if the weights would take more than `host` allows.
+  /// Packs the weights with `run`. Throws E401 if they would take more than `host` allows.
   PackedWeights(const Plan& plan, const Host& host, const RunStep& run);
 
-  /// Returns the address of each persistent and constant buffer; null for the others.
+  /// Returns the address of each persistent and constant buffer; null for other buffers.
   const PerBuffer<std::byte*>& memory() const { return memory_; }
   int64_t bytes() const { return bytes_; }  ///< of all packed weights, shared or not
-  /// Updates the addresses of constants after they have moved.
+  /// Updates the addresses of the constant buffers after the plan's constants were copied.
   void find_constants(const Plan& plan);
 
  private:
   void place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared);
 
   PerBuffer<std::byte*> memory_;
-  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // of this program, and of others that it shares
+  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // of this program, and of programs that share theirs
   int64_t bytes_ = 0;
 };
 

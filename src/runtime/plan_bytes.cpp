@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 constexpr size_t alignment = 64;
 constexpr int max_type_depth = 16;
-/// The upper limit of buffers and tensors in a file. No real size comes near it, and sums of sizes cannot overflow.
+/// The upper limit of a buffer's or tensor's bytes in a file: far above real sizes, and sums of sizes cannot overflow.
 constexpr int64_t max_bytes = int64_t{1} << 48;
 
 [[noreturn]] void damaged_plan(std::string why) {
@@ -71,8 +71,8 @@ void fields(auto&, Is<SwapStep> auto&) {}
 void fields(auto& a, Is<GrowStep> auto& step) { a(step.bytes); }
 void fields(auto& a, Is<HostStep> auto& step) { a(step.call); }
 void fields(auto& a, Is<PartStep> auto& step) { a(step.part, step.settings); }
-/// Encodes nothing: saved programs, which run on other machines, have no such steps. Only tools that compare plans
-/// encode plans with these steps.
+/// Encodes no fields of library calls and collectives, because saved programs, which run on other machines, have none.
+/// Only tools that compare plans encode plans with such steps.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
 void fields(A&, T&) {}
@@ -159,7 +159,7 @@ class Encoder {
     fields(*this, value);
   }
 
-  /// Encodes a symbol as a number, so that a model may give its sizes any names.
+  /// Renames a symbol to "s" and its number, so that a model may give its sizes any names.
   Symbol numbered(const Symbol& symbol) {
     auto same = [&](const Symbol& s) {
       return s.name == symbol.name && s.min == symbol.min && s.max == symbol.max && s.multiple_of == symbol.multiple_of;
@@ -238,7 +238,7 @@ class Decoder {
 
   template <std::integral T>
   void get(T& value) {
-    constexpr bool is_wide = std::same_as<T, size_t>;  // no size comes near the top bit
+    constexpr bool is_wide = std::same_as<T, size_t>;  // limited by max_bytes, because int64_t has a smaller range
     value = static_cast<T>(number(static_cast<int64_t>(std::numeric_limits<T>::min()),
                                   is_wide ? max_bytes : static_cast<int64_t>(std::numeric_limits<T>::max())));
   }
@@ -361,8 +361,8 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
   expect(wanted && *wanted <= there, "a buffer is larger than its constant");
 }
 
-/// Checks that a buffer shares the memory of an earlier buffer, and that the last step of the earlier buffer is the
-/// first step of this one. Chains of shared buffers then end.
+/// Checks a buffer that shares another buffer's memory. The last step of the other buffer must be the first step of
+/// this buffer, so that chains of shared buffers end.
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
   if (buffer.shares == BufferId()) return;
   expect(plan.buffers.contains(buffer.shares), "a buffer shares memory with a buffer that does not exist");
@@ -409,7 +409,7 @@ void check_pair(const Plan& plan, int input, int output) {
          "a buffer that shares memory does not exist");
 }
 
-/// Checks that the sizes of a host step are the rank and the sizes of each operand and result in order.
+/// Checks that the last `left` sizes of a host step are the rank and the sizes of each operand and result, in order.
 void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, size_t left) {
   for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");
@@ -537,8 +537,7 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// Encodes a value, and puts the list of its symbols before it: the list is read first, but is complete only
-/// afterwards.
+/// Returns the encoded list of a value's symbols, then the encoded value. Encoding the value completes the list.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);
@@ -572,7 +571,7 @@ void check_places(const std::vector<PlacedConstant>& places, size_t weight_bytes
   }
 }
 
-/// Reads the hashes of a plan's constants from the file.
+/// Sets the hashes of the plan's constants to those in the file, or computes them.
 void find_hashes(Plan& plan, const ConstantPlaces& constants) {
   std::map<std::pair<const std::byte*, size_t>, Hash128> hashes;
   for (const PlacedConstant& place : constants.places)

@@ -8,26 +8,26 @@
 #include "base/file.h"
 #include "plan/plan.h"
 
-/// Encodes and decodes the parts of a saved program. The contents of constants are not among the bytes: a file stores
-/// them aligned, so that a program can use them in the mapped file.
+/// Encodes and decodes the parts of a saved program, without the contents of constants. A file stores these aligned in
+/// a section of their own, so that a program can use them in the mapped file.
 namespace weft {
 
 struct ProgramSource;
 
-/// Where a file holds the contents of one constant; the offset is a multiple of 64.
+/// The place of one constant's contents in the weights section, in bytes; the offset is a multiple of 64.
 struct PlacedConstant {
   size_t offset = 0, size = 0;
   Hash128 hash = {};
 };
 
-/// The contents of constants (as views); keeps equal contents once.
+/// The contents of constants (as views), without duplicates.
 class ConstantStore {
  public:
   /// Adds contents; returns their index.
   size_t add(std::span<const std::byte> data);
   const std::vector<PlacedConstant>& places() const { return places_; }
   std::span<const std::byte> data(size_t number) const { return data_[number]; }
-  size_t bytes() const { return bytes_; }  ///< of all, gaps included
+  size_t bytes() const { return bytes_; }  ///< of all contents and the gaps between them
 
  private:
   std::vector<PlacedConstant> places_;
@@ -38,7 +38,7 @@ class ConstantStore {
   size_t bytes_ = 0;
 };
 
-/// Where to read constants: the weights section, and the place of each constant in it.
+/// The weights section, and the place of each constant in it.
 struct ConstantPlaces {
   Bytes weights;
   std::span<const PlacedConstant> places;
@@ -50,14 +50,14 @@ struct Contents {
   std::vector<PlacedConstant> constants;
 };
 
-/// Encodes the contents; equal values give equal bytes.
+/// Encode their argument; equal values give equal bytes.
 std::vector<std::byte> encode(const Contents& contents);
 std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants);
 std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants);
 
 /// Decode the output of encode; constants refer to the weights. The bytes may be damaged, so every number is checked
-/// before it is used. A plan is returned only if all its indexes are valid, no step uses memory that it does not have,
-/// and constants lie within `weight_bytes`. Throw E170 with the cause.
+/// before it is used. In a plan, all indexes are valid and no step uses memory that it does not have. Constants are
+/// within `weight_bytes`. Throw E170 with the cause.
 Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes);
 Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants);
 ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants);

@@ -13,11 +13,10 @@
 #include "targets/gpu/communicators.h"
 
 namespace weft {
-namespace {
 
 /// Adds elements [begin, end) of all ranks' operands in rank order, so that every rank gets identical results.
 template <class T>
-void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
+static void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   auto* out = reinterpret_cast<T*>(to);
   std::copy(reinterpret_cast<const T*>(all[0].from) + begin, reinterpret_cast<const T*>(all[0].from) + end,
             out + begin);
@@ -27,8 +26,8 @@ void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, i
   }
 }
 
-/// Adds 16-bit floats of all ranks in the same order, in f32, and rounds each sum once.
-void sum_narrow(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
+/// Adds 16-bit floats of all ranks in rank order, in f32, and rounds each sum once.
+static void sum_narrow(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   const FloatFormat format = float_format(all[0].type);
   bool is_bf16 = all[0].type == DType::bf16;
   auto* out = reinterpret_cast<uint16_t*>(to);
@@ -42,7 +41,7 @@ void sum_narrow(const std::vector<Exchange>& all, std::byte* to, int64_t begin, 
   }
 }
 
-void sum_part(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
+static void sum_part(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   switch (all[0].type) {
     case DType::f32: return sum_plain<float>(all, to, begin, end);
     case DType::f64: return sum_plain<double>(all, to, begin, end);
@@ -53,8 +52,6 @@ void sum_part(const std::vector<Exchange>& all, std::byte* to, int64_t begin, in
     default: internal_error(cat("ranks add elements of ", all[0].type));
   }
 }
-
-}  // namespace
 
 /// One rank's access to the group.
 class RankGroup::Member final : public Rank {
@@ -68,7 +65,7 @@ class RankGroup::Member final : public Rank {
   }
 
   void wait(const gpu::Stream& stream) override {
-    constexpr int spins = 2000;  // this many iterations take about as long as a run of a small model
+    constexpr int spins = 2000;  // as many iterations take about as long as a run of a small model
     for (int tried = 0; !stream.is_done(); ++tried) {
       check();
       group_.communicators_->check(number_);
@@ -132,7 +129,8 @@ void RankGroup::meet() {
   if (meetings_ == meeting) refuse();
 }
 
-/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others' shares. Ends with a barrier.
+/// Runs a collective in host memory. For a sum, each rank sums its share of the elements (reduce-scatter), then reads
+/// the other ranks' shares (all-gather). Ends with a barrier.
 void RankGroup::exchange(size_t rank, const Exchange& mine) {
   posted_[rank] = mine;
   meet();

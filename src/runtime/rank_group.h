@@ -14,22 +14,22 @@ class Communicators;
 }
 class Mailboxes;
 
-/// The synchronisation of the ranks of one context. A rank that fails wakes all ranks that wait for it.
+/// The synchronisation of the ranks of one context. A rank that fails wakes all waiting ranks.
 class RankGroup {
  public:
   /// Without communicators the ranks share host memory. Mailboxes are for connected GPUs.
   RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators, std::unique_ptr<Mailboxes> mailboxes);
   ~RankGroup();
 
-  /// Call it before a run. E602 if ranks on GPUs have failed before, because their communicators no longer exist.
+  /// Prepares a run. Throws E602 if ranks on GPUs have failed before, because their communicators no longer exist.
   void begin();
-  /// Call it for a rank that ends before it has done all of its steps.
+  /// Notes that a rank ends before it has done all of its steps, and wakes the ranks that wait.
   void fail();
   Rank& rank(size_t number);
 
  private:
   class Member;
-  /// Waits until all ranks have called this; E603 if one has failed.
+  /// Waits until all ranks have called this function; throws E603 if a rank has failed.
   void meet();
   void refuse() const;
   void exchange(size_t rank, const Exchange& mine);

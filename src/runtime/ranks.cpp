@@ -25,7 +25,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// The rank's port behind a port of the whole program: port `port` of rank `rank`, or of every rank if that is not set.
+/// The place of a port of the whole program: port number `port` of rank `rank`, or of every rank if `rank` is not set.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};
@@ -106,7 +106,7 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   const std::vector<std::shared_ptr<Executable>>& ranks() const { return ranks_; }
   const std::vector<RankPort>& input_places() const { return input_places_; }
   const std::vector<RankPort>& output_places() const { return output_places_; }
-  /// Returns the communicators that all contexts use; the first context makes them. None on CPUs.
+  /// Returns the communicators that all contexts share, made at the first call; null on CPUs.
   std::shared_ptr<gpu::Communicators> communicators() const {
     std::lock_guard lock(mutex_);
     if (!devices_.empty() && !communicators_) communicators_ = std::make_shared<gpu::Communicators>(devices_);
@@ -178,7 +178,7 @@ class RankThreads {
   }
 
   int spins_;
-  std::atomic<uint32_t> begun_ = 0, done_ = 0;  // runs that have begun; shares of runs that are done
+  std::atomic<uint32_t> begun_ = 0, done_ = 0;  // number of begun runs; number of calls that threads have finished
   const std::function<void(size_t)>* work_ = nullptr;
   std::vector<std::thread> threads_;
 };
@@ -244,8 +244,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Returns where a rank writes its outputs. On CPUs only split outputs are written to the caller's memory directly.
-  /// The memory of a whole output may overlap an input that other ranks still read.
+  /// Returns the caller's memory for the outputs that a rank writes there directly. In runs on the host, these are only
+  /// the split ones, because the memory of a whole output may overlap an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
     const auto& places = program_->output_places();
@@ -256,8 +256,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Copies inputs that are not split from the first device to the rank's own. A rank reads small inputs from the first
-  /// device.
+  /// Copies inputs that are not split from the first device to the rank's device. On connected devices, the rank reads
+  /// small inputs directly from the first device.
   void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
     constexpr int64_t max_read_there = int64_t{64} << 10;
     bool copies = false;
@@ -275,7 +275,8 @@ class RankedContext final : public Context {
     if (copies) stream.synchronize();
   }
 
-  /// Returns memory of a rank's device with the same address in every run, as captured graphs require.
+  /// Returns `memory`, on a rank's device, of at least `bytes` bytes. Keeps its address if it is large enough, because
+  /// captured graphs contain the address.
   std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
     if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
     return memory.data();
@@ -311,7 +312,7 @@ class RankedContext final : public Context {
                     .rank = &group_.rank(rank),
                     .executor = options.executor};
     if (rank == 0) mine.profile = options.profile, mine.observe = options.observe;
-    if (options.on_device && rank > 0) {  // only the first rank's whole outputs are used
+    if (options.on_device && rank > 0) {  // whole outputs are equal on all ranks, so only the first rank's are used
       mine.allocate_output = [this, rank](size_t output, std::span<const int64_t>, size_t bytes) {
         return kept_on(rank, discarded_[rank][output], static_cast<int64_t>(bytes));
       };
@@ -319,7 +320,7 @@ class RankedContext final : public Context {
     return contexts_[rank]->run(inputs, mine);
   }
 
-  /// True if an output is already where the caller wants it: in the given memory or a donated input's.
+  /// True if an output need not be copied to memory that the caller gave for it.
   bool is_placed(const Tensor& made, std::span<const Tensor> inputs, const RunOptions& options, size_t output) const {
     bool is_given = output < options.output_memory.size() && options.output_memory[output].data();
     if (options.on_device) return true;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "runtime/executable.h"
 
 /// Runs one model on several devices: each rank is a program with a device and a thread of its own. The pass `shard`
-/// makes these programs from one program. The ranks exchange data at steps of kind `collective`.
+/// makes these programs from one program. The ranks exchange data at collective steps.
 namespace weft {
 
 namespace gpu {
@@ -28,11 +27,11 @@ struct Exchange {
 class Rank {
  public:
   virtual ~Rank() = default;
-  /// Takes part in a collective; on GPUs the work is queued on the stream. E603 if another rank has failed.
+  /// Takes part in a collective; on GPUs queues the work on the stream. Throws E603 if another rank has failed.
   virtual void exchange(const Exchange& mine, const gpu::Stream* stream) = 0;
-  /// Waits for queued work that needs the other ranks. E603 if one of them has failed.
+  /// Waits for queued work that needs the other ranks. Throws E603 if another rank has failed.
   virtual void wait(const gpu::Stream& stream) = 0;
-  /// Throws E603 when another rank has failed.
+  /// Throws E603 if another rank has failed.
   virtual void check() = 0;
   /// Returns this rank's Mailbox in its device's memory; null unless the devices are connected.
   virtual std::byte* mailbox() const = 0;
@@ -48,12 +47,12 @@ struct RankPrograms {
   std::vector<std::shared_ptr<Executable>> ranks = {};
   std::vector<bool> split_inputs = {}, split_outputs = {};
   std::vector<std::shared_ptr<gpu::Device>> devices = {};  ///< of each rank; none on CPUs
-  bool are_connected = false;  ///< the devices: their kernels can write to each other's memory
+  bool are_connected = false;                              ///< kernels of the devices can write to each other's memory
   std::vector<std::string> notes = {};
 };
 
 /// Makes one executable of the ranks. A split input or output becomes one port for each rank: "past@0", "past@1" ... In
-/// a run on the device, inputs and outputs that are not split lie on the first device. If a rank fails, the others end
+/// a run on the device, inputs and outputs that are not split are on the first device. If a rank fails, the others end
 /// within seconds, and the run throws the failed rank's error. Saving throws E406.
 std::shared_ptr<Executable> make_ranked(RankPrograms programs);
 

@@ -98,7 +98,7 @@ class Interpreter {
     for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
   }
 
-  /// Returns the operands of an instruction. Moves containers that nothing reads later, so that `i` may change them.
+  /// Returns the operands of `i`; drops references to containers that nothing reads later, so that `i` may change them.
   std::vector<Wide> operands(const Instruction& i) {
     std::vector<Wide> in;
     for (const Value& input : i.inputs) {
@@ -193,7 +193,7 @@ class Interpreter {
     return out;
   }
 
-  /// Throws E401 if this result would exceed the memory limit; every element is held as 8 bytes.
+  /// Throws E401 if this result, with 8 bytes per element, would exceed the memory limit.
   void check_room(const Instruction& i) const {
     int64_t bytes = 0;
     bool fits = true;
@@ -280,7 +280,7 @@ class Interpreter {
     return out;
   }
 
-  /// Stacks the values of a scan output from all trips. Without trips, a size that only a trip determines is 0.
+  /// Stacks the values of a scan output from all trips. If there was no trip, sizes that only a trip sets are 0.
   Wide stacked(const std::vector<Wide>& rows, const Type& type, const Dims& sets) const {
     std::vector<int64_t> dims = {std::ssize(rows)};
     for (size_t a = 1; rows.empty() && a < type.shape.dims.size(); ++a) {
@@ -342,32 +342,11 @@ std::vector<Wide> wide_inputs(std::span<const Tensor> inputs) {
   return wide;
 }
 
-}  // namespace
-
-std::vector<Port> input_ports(const Program& program) {
-  std::vector<Port> ports;
-  for (const Value& parameter : program.main().parameters()) {
-    const auto& name = parameter.def->as<Parameter>()->parameter;
-    auto found = program.defaults.find(name);
-    ports.push_back({.name = name, .type = parameter.type()});
-    if (found != program.defaults.end()) ports.back().default_value = found->second;
-  }
-  return ports;
-}
-
-std::vector<Port> output_ports(const Program& program) {
-  std::vector<Port> ports;
-  for (const Result& result : program.main().results()) ports.push_back({result.name, result.value.type()});
-  return ports;
-}
-
-namespace {
-
 /// Copies a result to the caller's memory if the caller gave any.
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
   if (!is_wanted && !options.allocate_output) return tensor;
-  if (!tensor.is_tensor() || tensor.dtype == DType::string) return tensor;  // a caller cannot give memory for them
+  if (!tensor.is_tensor() || tensor.dtype == DType::string) return tensor;  // not possible in the caller's memory
   MutableTensor place = place_output(options, index, port, tensor.dims);
   std::memcpy(place.data, tensor.data.data(), tensor.data.size());
   return place.tensor;
@@ -446,6 +425,23 @@ class RefContext : public Context {
 std::unique_ptr<Context> RefExecutable::new_context() const { return std::make_unique<RefContext>(shared_from_this()); }
 
 }  // namespace
+
+std::vector<Port> input_ports(const Program& program) {
+  std::vector<Port> ports;
+  for (const Value& parameter : program.main().parameters()) {
+    const auto& name = parameter.def->as<Parameter>()->parameter;
+    auto found = program.defaults.find(name);
+    ports.push_back({.name = name, .type = parameter.type()});
+    if (found != program.defaults.end()) ports.back().default_value = found->second;
+  }
+  return ports;
+}
+
+std::vector<Port> output_ports(const Program& program) {
+  std::vector<Port> ports;
+  for (const Result& result : program.main().results()) ports.push_back({result.name, result.value.type()});
+  return ports;
+}
 
 std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report) {
   return std::make_shared<RefExecutable>(std::move(program), std::move(report));

@@ -8,22 +8,22 @@
 #include "runtime/executable.h"
 
 /// The reference target. It evaluates operators one after another, each by its definition, and does not round reals
-/// between them. It is slow and simple; all other targets are tested against it.
+/// between them. Tests compare all other targets with this one.
 namespace weft {
 
-/// Makes an executable that runs the program unchanged. `report` comes from the passes that ran before.
+/// Makes an executable that interprets the program as it is. `report` comes from the passes that ran before.
 std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report = {});
 
 /// Return the inputs and outputs of a program before it is compiled.
 std::vector<Port> input_ports(const Program& program);
 std::vector<Port> output_ports(const Program& program);
 
-/// Functions that may change the operands and results of each instruction. A test uses them to round as a device does.
+/// Functions that may change the operands and results of each instruction, for tests that round as a device does.
 struct Between {
   std::function<void(const Instruction&, std::vector<Wide>&)> operands = {}, results = {};
 };
 
-/// Evaluates a module; `inputs` are its parameters in order. Only sizes of a program's main module may be symbolic.
+/// Evaluates a module with these values of its parameters, in order. Only the main module may have symbolic sizes.
 std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs, const Between& between = {});
 
 }  // namespace weft

@@ -12,12 +12,12 @@ namespace weft {
 namespace {
 
 constexpr std::string_view magic = "WEFTPROG";
-/// Increase this number with every change of these structures, of Plan, of the text form, or of how kernels are called
-/// (kernels/launch.h).
+/// The version of the file format. Increase it with every change of these structures, of Plan, of the text form, or of
+/// the arguments of kernels (kernels/launch.h).
 constexpr uint32_t format_version = 9;
 constexpr size_t max_chips = 64;
 
-/// The file begins with these structures, little endian: a header, then an entry for each section.
+/// The file begins with a Header, then a SectionEntry for each section, little endian.
 struct SectionEntry {
   char name[16];  // padded with zeros
   uint64_t offset, size;
@@ -75,7 +75,7 @@ struct Front {
   }
 };
 
-/// Computes the offset of each section; the checksums are set later.
+/// Returns the header and the table with the offset of each section; the checksums are set later.
 Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
   Front front;
   magic.copy(front.header.magic, magic.size());
@@ -105,7 +105,7 @@ Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
 
 // --- writing ---------------------------------------------------------------------------------------------------------
 
-/// The pieces of a file at their offsets, with zeros between them.
+/// The pieces of a file, in order of their offsets, with zeros between them.
 class Pieces {
  public:
   void add(size_t offset, std::span<const std::byte> data) {
@@ -121,7 +121,7 @@ class Pieces {
   size_t end_ = 0;
 };
 
-/// The sections but the weights, in order.
+/// All sections except the weights, in order, and the constants of the weights section.
 struct Sections {
   ConstantStore constants;
   std::vector<std::vector<std::byte>> encoded;
@@ -185,7 +185,7 @@ Front read_front(const Bytes& file) {
   return front;
 }
 
-/// Returns the number of chips. Checks every number of the table by comparing it with what lay_out would write.
+/// Returns the number of chips. Checks the table: it must be the one that lay_out makes for its sizes.
 size_t count_chips(const Front& front) {
   size_t fixed = section_names(0).size(), chips = (front.table.size() - fixed) / 2;
   if (front.table.size() < fixed || front.table.size() != fixed + chips * 2)
@@ -225,7 +225,7 @@ void check_weights(const Bytes& weights, const std::vector<PlacedConstant>& cons
   check_zeros(weights, end, weights.size(), "weights");
 }
 
-/// Returns aligned weights. A mapped file is page-aligned; the caller's bytes may be unaligned and are then copied.
+/// Returns the weights, copied if they are not aligned to 64 bytes (mapped files are; the caller's bytes may not be).
 Bytes on_alignment(Bytes weights) {
   return reinterpret_cast<uintptr_t>(weights.data()) % 64 == 0 ? weights : Bytes::copy(weights);
 }

@@ -20,12 +20,12 @@
 ///     "code"     for each chip: the image of its kernels
 ///     "weights"  the constants of all sections, each stored once and aligned to 64 bytes; read in place if the file is mapped
 ///
-/// A saved program holds machine code: load it only if you trust its author as you would that of an executable. Damage
-/// is always found: every byte of the file is under a checksum or known to be zero. A wrong index or size under
-/// a right checksum is refused before it is used.
+/// A saved program contains machine code: load it only if you would run an executable by its author. Damage is always
+/// found: a checksum covers every byte, or the byte must be zero. A file with right checksums but a wrong index or size
+/// is refused before the number is used.
 namespace weft {
 
-/// The program that plans are made from, and the requested options: enough to compile it for another chip.
+/// The program from which plans are made, and the requested options: enough to compile the program for another chip.
 struct ProgramSource {
   std::string text = {};               ///< ir/text.h, after the passes that every chip shares
   std::vector<Tensor> constants = {};  ///< the large ones: "0", "1" ... in the text
@@ -45,28 +45,28 @@ struct SavedProgram {
   std::vector<ChipProgram> chips;
 };
 
-/// The source of an executable, from which it can be saved.
+/// The program or file from which an executable was made; needed to save the executable.
 struct Origin {
   std::shared_ptr<const ProgramSource> source = {};
   Bytes file = {};  ///< the saved program that it was loaded from, with all of its chips
 };
-/// Returns the contents of a saved program of this executable; E406 if neither part of `origin` is set.
+/// Returns the contents of a saved program for this plan and image. Throws E406 if neither part of `origin` is set.
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image);
 
-/// Writes a program, whole or not at all. Equal programs give equal files. Throws E106.
+/// Writes a program to a file atomically. Equal programs give equal files. Throws E106.
 void write_saved(const std::filesystem::path& path, const SavedProgram& program);
 
 /// True if a file starts like a saved program.
 bool is_saved_program(std::span<const std::byte> file);
 
-/// A saved program in its file, read without the code generator: images and constants are parts of the file.
+/// A saved program in its file. Images and constants are views of the file, so loading needs no code generator.
 class SavedFile {
  public:
-  /// Checks every byte. Throws E170 (not one of ours, or damaged: the section is named), E171 (another version of the
-  /// format), E173 (cut short).
+  /// Checks every byte. Throws E170 for a file that is no saved program or is damaged (the error names the section),
+  /// E171 for another version of the format, E173 for a truncated file.
   explicit SavedFile(Bytes file);
   const std::vector<Chip>& chips() const { return chips_; }
-  /// Returns the program compiled for chips()[chip]; E170 for an impossible plan.
+  /// Returns the program compiled for chips()[chip]. Throws E170 for an invalid plan.
   ChipProgram program(size_t chip) const;
   ProgramSource source() const;
 

@@ -6,14 +6,13 @@
 #include "base/error.h"
 
 namespace weft {
-namespace {
 
-bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+static bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
-/// True if a step copies the whole input to the output and no other step writes there.
-bool is_moved_apart(const Plan& plan, const InPlace& pair) {
+/// True if a step copies the whole input of `pair` to its output, and no other step writes to the output.
+static bool is_moved_apart(const Plan& plan, const InPlace& pair) {
   auto is_buffer = [&](BufferId id, BufferKind kind, int index) {
     const PlanBuffer& buffer = plan.buffers[id];
     return buffer.kind == kind && buffer.index == index;
@@ -23,8 +22,6 @@ bool is_moved_apart(const Plan& plan, const InPlace& pair) {
            is_buffer(step.outputs[0], BufferKind::output, pair.output);
   });
 }
-
-}  // namespace
 
 std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> inputs, size_t index,
                                       std::span<const std::byte> memory) {

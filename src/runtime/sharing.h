@@ -7,16 +7,16 @@
 /// Finds inputs and outputs of a run that share memory.
 namespace weft {
 
-/// Returns the inputs to copy before output `index` is written to `memory`: those that overlap it, except the input
-/// that the plan lets the output overwrite.
+/// Returns the numbers of the inputs to copy before output `index` is written to `memory`: those that overlap `memory`,
+/// except an input that the plan lets the output overwrite.
 std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> inputs, size_t index,
                                       std::span<const std::byte> memory);
 
-/// Throws E313 if this output's memory overlaps that of an earlier output.
+/// Throws E313 if the memory of output `index` overlaps the memory of an output with a smaller index.
 void refuse_overlap(const Plan& plan, std::span<const Tensor> outputs, size_t index);
 
-/// Returns the input that was donated to output `index` at compile time. Returns null if its memory does not suit: the
-/// caller must have given the input (not a default), and the input must have `bytes` bytes.
+/// Returns the input that was donated to output `index` at compile time. Returns null if there is none, or the caller
+/// has not given it. It must have `bytes` bytes, or more if a single step copies it to the output.
 const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, size_t index, size_t bytes);
 
 /// Returns a sentence about each donation: whether it was possible, and why not.

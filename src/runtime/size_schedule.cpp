@@ -6,9 +6,8 @@
 #include "base/error.h"
 
 namespace weft {
-namespace {
 
-[[noreturn]] void out_of_bounds(const PlanStep& step, const SizeSetting& setting, int64_t value, int64_t most) {
+[[noreturn]] static void out_of_bounds(const PlanStep& step, const SizeSetting& setting, int64_t value, int64_t most) {
   std::string upper = most == INT64_MAX ? "any" : cat(most);
   throw Error(
       {.kind = ErrorKind::usage,
@@ -18,8 +17,6 @@ namespace {
        .why = cat("the size is ", setting.symbol.name,
                   setting.most.is_constant() ? std::string() : cat(", at most ", setting.most))});
 }
-
-}  // namespace
 
 SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size()) {
   auto due_after = [&](StepId step) -> Due& { return step ? due_[step] : first_; };

@@ -10,16 +10,16 @@
 
 namespace weft {
 
-/// The points at which a plan's sizes can be computed: before the run, or once a `sizes` step has set the last symbol
-/// of a size (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first
-/// trip and after each trip; these occur only in `sizes` steps.
+/// The points at which a plan's sizes can be computed: before the run, or once a SizesStep has set the last symbol of a
+/// size (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first trip
+/// and after each trip; these occur only in SizesSteps.
 class SizeSchedule {
  public:
   explicit SizeSchedule(const Plan& plan);
 
   struct Due {
     std::vector<SizeId> sizes;
-    std::vector<StepId> steps;  ///< kernel steps with all sizes known then
+    std::vector<StepId> steps;  ///< launches and host steps for which these are the last missing sizes
   };
   /// Returns the sizes and steps that can be computed after step `step`; none: before the run.
   const Due& due(StepId step) const { return step ? due_[step] : first_; }
@@ -33,8 +33,8 @@ class SizeSchedule {
   PerStep<Due> due_;
 };
 
-/// Runs a `sizes` step. `read` returns element `element` of an i64 buffer. Throws E314 for a value outside its bounds
-/// and E312 for a check that does not hold, both with the node.
+/// Runs a SizesStep. `read` returns element `element` of an integer buffer. Throws E314 for a value outside its bounds
+/// and E312 for a check that does not hold; both name the node.
 void set_sizes(const PlanStep& step, const std::function<int64_t(BufferId buffer, int element)>& read,
                SymbolValues& values);
 

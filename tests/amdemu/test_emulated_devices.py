@@ -53,6 +53,7 @@ def texts(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 4)], ir_version=9), path)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", [non_zero, boxes, loop])
 def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
@@ -81,6 +82,7 @@ def both_ways(path):
           [*weights, ("sizes", np.array([0, 0, -1]))])
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_loops_over_known_sizes_become_graphs(chip, tmp_path):
     """Runs with the same sizes are captured, with all trips in one graph; new sizes get a new graph. Both directions of

@@ -58,6 +58,7 @@ def write(path, kind):
            [(many, [2, 33, 40]), (row, [1, 24]), (again, [1, 8, 7, 9])])
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("chip,kind,precision", CASES, ids=[f"{chip}-{NAMES[kind]}-{precision}" for chip, kind, precision in CASES])
 def test_products_of_8_bit_floats(chip, kind, precision, tmp_path):
     write(tmp_path / "model.onnx", kind)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. The emulator
 delays the work of streams as long as possible, so that a missing wait gives a wrong answer. Memory is NaN at first;
-races and invalid addresses end a run."""
+races and invalid addresses end a run. A plain run takes each test for one chip, or each
+model on one chip, others each day."""
 import json
 import os
 import re
@@ -44,6 +45,7 @@ def costs(kernels):
     return [emulated.total(kernels, name) for name in COUNTED]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", MODELS)
 def test_model_equals_ref(model, chip, tmp_path):
@@ -57,6 +59,7 @@ def test_model_equals_ref(model, chip, tmp_path):
     check_budgets(model, chip, {"all kernels": costs(kernels)})
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_main_kernels(chip, tmp_path, monkeypatch):
     """Each kernel family of tests/codegen/main_kernels.py runs alone, in f16, at an eighth of the sizes, and stays
@@ -95,6 +98,7 @@ def save(graph, path):
     return path
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
@@ -137,6 +141,7 @@ for rows, images in [(1, 1), (1500, 3), (2, 1), (1, 160), (40, 1), (1500, 160), 
 """
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_tiles_for_any_size(chip, tmp_path):
     """One program works for few rows and for many: each run launches the tiles for its own sizes, not those of the run
@@ -153,6 +158,7 @@ def test_tiles_for_any_size(chip, tmp_path):
     assert len(of["dot"]) >= 3 and len(of["conv"]) >= 2, of
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
     """Rows whose keys are all masked, as in BERT, give finite numbers: the mask is the lowest f32, which f16 cannot
@@ -214,6 +220,7 @@ def test_order_of_work_does_not_matter(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_two_contexts_on_two_streams(chip):
     """Captured graphs run on two streams of the caller, in several threads. Events join them with a third stream that copies."""
@@ -229,6 +236,7 @@ def test_two_chips_in_one_process():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", ["digits", "text"])
 def test_checked_kernels_run_right(model, chip, monkeypatch):

@@ -20,6 +20,7 @@ def run(monkeypatch, chips, *words, library=LIBRARY):
     return emulated.run(chips, "weft", *words)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("chip", emulated.CHIPS[:2])
 @pytest.mark.parametrize("name", ["bert", "llama", "vit"])
 def test_networks_on_two_gpus(monkeypatch, name, chip, tmp_path):

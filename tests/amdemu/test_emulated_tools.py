@@ -28,6 +28,7 @@ def saved(folder, text):
     return path
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("chip,precision", [("gfx942", "f32"), ("gfx942", "bf16"), ("gfx1100", "f16"), ("gfx1201", "f16")])
 def test_perf_compares_with_the_gpu_in_the_precision_used(chip, precision):
     f32, f16, gbytes = SHEETS[chip]
@@ -46,6 +47,7 @@ def test_bisect_waits_for_the_last_part_of_a_concatenation(tmp_path):
     assert done.returncode == 0 and "(Concat)" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("chip,precision", [("gfx1100", "f16"), ("gfx942", "bf16"), ("gfx942", "f32")])
 def test_reduce_on_a_gpu(tmp_path, monkeypatch, chip, precision):
     """A kernel is broken on purpose. `weft reduce` leaves one of eight nodes: the node of the broken kernel."""

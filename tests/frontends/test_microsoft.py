@@ -15,6 +15,8 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 
 import weft
 
+pytestmark = pytest.mark.rotates(2)
+
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level = 4
 BATCH, TOKENS, HEADS, SIZE, KV_HEADS = 2, 5, 4, 16, 2

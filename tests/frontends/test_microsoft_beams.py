@@ -9,6 +9,8 @@ from onnx import TensorProto, helper
 from test_microsoft import QUIET, floats, i32, weft
 from test_microsoft_generation import HEADS, MOST, PAD, SIZE, VOCABULARY, WIDTH, constant
 
+pytestmark = pytest.mark.rotates(2)
+
 FEATURES, START, END = 6, 1, 18
 T5, WHISPER = 1, 2
 CROSS = [f"present_{kind}_cross_0" for kind in ("key", "value")]

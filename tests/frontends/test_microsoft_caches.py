@@ -7,6 +7,8 @@ import pytest
 
 from test_microsoft import HEADS, KV_HEADS, QUIET, SIZE, WIDTH, floats, i32, judge, model_of, weft
 
+pytestmark = pytest.mark.rotates(2)
+
 
 def grouped(rows, cache, lengths, attributes, scales=(None, None), bias=None):
     """Runs grouped-query attention with a cache and checks it. `lengths`: tokens of each row of the batch after the

@@ -8,6 +8,8 @@ from test_microsoft import floats, judge, model_of, weft
 from test_microsoft_caches import bytes_of
 from test_microsoft_varlen import refuses
 
+pytestmark = pytest.mark.rotates(2)
+
 EXPERTS, HIDDEN, INNER = 4, 32, 16
 
 

@@ -7,6 +7,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from test_microsoft import QUIET, floats, i32, weft
 
+pytestmark = pytest.mark.rotates(2)
+
 VOCABULARY, HEADS, SIZE, MOST = 23, 2, 4, 14
 WIDTH = HEADS * SIZE
 END, PAD = 3, 0

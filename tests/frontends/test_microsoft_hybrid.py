@@ -6,6 +6,8 @@ import pytest
 from test_microsoft import BATCH, HEADS, SIZE, TOKENS, WIDTH, floats, judge, model_of, weft
 from test_microsoft_varlen import refuses
 
+pytestmark = pytest.mark.rotates(2)
+
 
 @pytest.mark.parametrize("activation", ["silu", "sigmoid"])
 def test_gated_norm(activation):

@@ -6,6 +6,8 @@ import pytest
 from test_microsoft import floats, i32, judge
 from test_microsoft_varlen import refuses
 
+pytestmark = pytest.mark.rotates(2)
+
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
 @pytest.mark.parametrize("pads", [np.array([0, 2, 0, 1]), np.array([[1, 2, 1, 0]])], ids=str)

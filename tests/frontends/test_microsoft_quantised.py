@@ -10,6 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from test_microsoft import floats, judge, model_of, weft
 from test_microsoft_varlen import refuses
 
+pytestmark = pytest.mark.rotates(2)
+
 RANDOM = np.random.default_rng(5)
 SCALE = np.float32(0.05)
 

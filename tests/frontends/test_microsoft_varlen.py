@@ -7,6 +7,8 @@ import pytest
 
 from test_microsoft import QUIET, floats, i32, judge, model_of, weft
 
+pytestmark = pytest.mark.rotates(2)
+
 HEADS, ALL_HEADS, SIZE, SIZE_V = 2, 4, 8, 5
 
 

@@ -30,7 +30,7 @@ SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")
 # Emulated chip ("": the CPU) -> (a short test runs one case in this many; the minimum number of right cases in a test
 # of all cases).
-PLACES = {"": (12, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
+PLACES = {"": (30, 1884), "gfx1100": (96, 1500), "gfx942": (96, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
 MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
 
@@ -123,6 +123,7 @@ def folders(tmp_path_factory):
         yield write_cases(tmp_path_factory.mktemp("onnx"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("chip", PLACES)
 def test_no_answer_is_wrong(folders, chip, precision):

@@ -40,7 +40,7 @@ def microsoft_models(folder):
     """Returns the first model of each test of com.microsoft's operators."""
     tests = sorted((TESTS / "frontends").glob("test_microsoft*.py"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "microsoft_models", *tests]
-    place = {"WEFT_MODELS": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
+    place = {"WEFT_MODELS": str(folder), "PYTHONPATH": str(Path(__file__).parent), "WEFT_TEST_FULL": "1"}  # of all days
     done = subprocess.run(command, env={**os.environ, **place}, capture_output=True, text=True)
     found = [path.read_bytes() for path in sorted(folder.iterdir())]
     assert len(found) > 250 and " failed" not in done.stdout, done.stdout[-2000:]
@@ -64,12 +64,12 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=["lite", "full", "saved"])
-def tensorflow_models(request, tmp_path_factory):
+def tensorflow_models(request):
     """Provides a format and its models. TensorFlow Lite and frozen graphs: one model of each operator, and some of
     several operators. SavedModels: models with intact variables."""
     if request.param == "saved":
-        return request.param, sorted(judge.folder_of("saved_models.py", tmp_path_factory).rglob("*.pb"))
-    folders = [judge.folder_of(f"{request.param}_{what}.py", tmp_path_factory) for what in ("models", "graphs")]
+        return request.param, sorted(judge.folder_of("saved_models.py").rglob("*.pb"))
+    folders = [judge.folder_of(f"{request.param}_{what}.py") for what in ("models", "graphs")]
     found = [path for folder in folders for path in folder.iterdir() if path.suffix in (".tflite", ".pb")]
     return request.param, sorted(path for path in found if path.stem.endswith(("-0", "-1")) or path.parent == folders[1])
 

@@ -55,6 +55,7 @@ def folder(tmp_path_factory):
     return make
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("route", ROUTES)
 def test_tokens_are_those_of_the_cpu_provider(route, folder):
     folders = [folder(arch=arch, precision=precision) for arch, precision in FORMS]

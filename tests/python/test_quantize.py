@@ -35,8 +35,7 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: the ratio of the largest channel's weights to
-    the smallest's."""
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: the largest channel over the smallest."""
     r = rng()
 
     def weight(*dims):
@@ -706,8 +705,7 @@ def test_weights_of_recurrent_layers_and_of_bodies(tmp_path, to, opset):
 
 
 def test_stored_weights_that_nodes_make(tmp_path):
-    """A weight that a Transpose makes is quantised in its result's layout; the two halves that a Split makes stay in
-    floats."""
+    """A weight that a Transpose makes is quantised in its result's layout; the halves of a Split stay in floats."""
     r = rng(11)
     weights = {"t": r.standard_normal((3, 3, 8, 8)).astype("f") / 8, "both": r.standard_normal((16, 8, 3, 3)).astype("f") / 8}
     nodes = [helper.make_node("Transpose", ["t"], ["w"], perm=[3, 2, 0, 1]), helper.make_node("Split", ["both"], ["a", "b"], axis=0, num_outputs=2),

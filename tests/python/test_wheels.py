@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels of both packages, built from the tree and used without it."""
+"""The wheels of both packages, built from the tree and used without it: on one day in three, and with --release always."""
 
 import os
 import subprocess
 import sys
 import zipfile
+
+import pytest
 
 from places import DIGITS, ROOT
 
@@ -65,6 +67,8 @@ def check_wheel(source, script, tmp_path):
     assert done.stdout.startswith("[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]") and str(tmp_path) in done.stdout
 
 
+@pytest.mark.long
+@pytest.mark.rotates(3)
 def test_wheels(tmp_path):
     """Checks both wheels one after the other, because both need the folder with the files that they share."""
     check_wheel(ROOT, USE_WEFT, tmp_path / "weft")

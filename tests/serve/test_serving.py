@@ -17,6 +17,7 @@ FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if FULL else [])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cases", CASES)
 def test_serving(cases):
     environment.run_cases("serve", f"{cases}_cases.py")

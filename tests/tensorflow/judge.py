@@ -4,8 +4,10 @@ itself does not need TensorFlow."""
 import atexit
 import fcntl
 import functools
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,16 +44,24 @@ def run(script, *arguments, onednn=True):
         assert server.stdout.readline() == "0\n", log.read()[-3000:]
 
 
-def folder_of(script, tmp_path_factory, *sources):
-    """Returns the folder that `script FOLDER` fills, once for all processes of a test run."""
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
-    folder = shared / Path(script).stem
-    with open(shared / f"{folder.name}.lock", "w") as lock:
+@functools.cache
+def sources_hash():
+    files = [*sorted(HERE.glob("*.py")), HERE / "requirements.txt"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def folder_of(script, *sources):
+    """Returns the folder that `script FOLDER` fills. It is kept in build/tensorflow_models until a script of this folder or a version
+    changes, so that several test runs share it."""
+    folder = ROOT / "build/tensorflow_models" / "-".join([Path(script).stem, *sources])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stamp, wanted = folder.with_suffix(".stamp"), sources_hash()
+    with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            part = shared / f"{folder.name}.part"
-            part.mkdir(exist_ok=True)
-            run(script, part, *sources)
-            part.rename(folder)
+        if not (stamp.exists() and stamp.read_text() == wanted):
+            stamp.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            run(script, folder, *sources)
+            stamp.write_text(wanted)
     return folder

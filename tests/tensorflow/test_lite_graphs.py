@@ -22,8 +22,8 @@ NAMES = ["if", "while", "while_lengthens", "spectrum", "spectrum_parts", "variab
 
 
 @pytest.fixture(scope="session")
-def graphs(tmp_path_factory):
-    return judge.folder_of("lite_graphs.py", tmp_path_factory)
+def graphs():
+    return judge.folder_of("lite_graphs.py")
 
 
 def runs(folder, name):
@@ -121,8 +121,8 @@ def test_variables_can_be_fixed(graphs):
         np.testing.assert_allclose(model(x), 2 * x + 1)
 
 
-def test_windows_far_larger_than_the_input_are_refused(tmp_path_factory):
-    path = judge.folder_of("lite_models.py", tmp_path_factory) / "huge_window.tflite"
+def test_windows_far_larger_than_the_input_are_refused():
+    path = judge.folder_of("lite_models.py") / "huge_window.tflite"
     with pytest.raises(weft.Error, match="E145.*windows of 1000000"):
         weft.compile(str(path))
 
@@ -156,8 +156,8 @@ def test_damaged(what, change, message, graphs, tmp_path):
         weft.compile(str(tmp_path / "m.tflite"))
 
 
-def test_unknown_rank_is_refused(tmp_path_factory):
-    path = judge.folder_of("lite_models.py", tmp_path_factory) / "unknown_rank.tflite"
+def test_unknown_rank_is_refused():
+    path = judge.folder_of("lite_models.py") / "unknown_rank.tflite"
     with pytest.raises(weft.Error, match="E151.*no fixed number of axes"):
         weft.compile(str(path))
 

@@ -18,8 +18,8 @@ REFUSED = {}  # name of a case that is refused -> error code; all other cases mu
 
 
 @pytest.fixture(scope="session")
-def answers(tmp_path_factory):
-    folder = judge.folder_of("lite_models.py", tmp_path_factory)
+def answers():
+    folder = judge.folder_of("lite_models.py")
     return folder, json.loads((folder / "index.json").read_text())
 
 

@@ -20,6 +20,7 @@ ALL = """alexa hey_jarvis hey_mycroft okay_nabu emotions face_detection_front fa
 NAMES = ALL if os.environ.get("WEFT_TEST_FULL") == "1" else ["gender-ssrnet-imdb"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_on_an_emulated_gpu(name, tmp_path):
     packed = subprocess.run([sys.executable, HERE / "pack_models.py", tmp_path, name], capture_output=True, text=True)

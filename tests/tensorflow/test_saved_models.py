@@ -23,8 +23,8 @@ LOWERED = ["lowered-lists", "lowered-raw", "lowered-nested"]
 
 
 @pytest.fixture(scope="session")
-def saved(tmp_path_factory):
-    return judge.folder_of("saved_models.py", tmp_path_factory)
+def saved():
+    return judge.folder_of("saved_models.py")
 
 
 def check(model, folder, name):

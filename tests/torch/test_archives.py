@@ -33,6 +33,7 @@ def compare(got, wanted):
         torch.testing.assert_close(torch.as_tensor(value), reference.detach(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("device, strict", [("cpu", False), ("ref", False), ("cpu", True)])
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_are_those_of_torch(name, device, strict):

@@ -66,6 +66,7 @@ CASES = {
 }
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("way", ["ref", "cpu", "compile"])
 def test_complex_numbers(name, way):

@@ -52,6 +52,7 @@ def is_orthonormal(q):
     near(q.mT @ q, torch.eye(q.shape[-1], dtype=q.dtype).expand(*q.shape[:-2], -1, -1), 1)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_qr_is_that_of_lapack(kind, device):
@@ -64,6 +65,7 @@ def test_qr_is_that_of_lapack(kind, device):
         assert torch.equal(r, r.triu())
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_singular_values(kind, device):
@@ -79,6 +81,7 @@ def test_singular_values(kind, device):
         near((u[..., :k] * s[..., None, :]) @ v[..., :k, :], x)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 @pytest.mark.parametrize("kind", ["square", "number", "zero", "equal", "uneven", "none", "large", "f64"])
 @pytest.mark.parametrize("side", ["L", "U"])

@@ -33,6 +33,8 @@ def greedy(model, ids, cache, steps):
     return torch.cat(tokens, 1)
 
 
+@pytest.mark.long
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", ["static", "growing"])
 def test_tokens_are_those_of_eager(kind):
     model = language_model()

@@ -45,6 +45,7 @@ def compare(got, wanted):
     assert (got - wanted).abs().max() <= 1e-4 * wanted.abs().max()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", PICTURES)
 def test_timm(name):
     model = timm.create_model(name, pretrained=False, num_classes=10).eval()
@@ -67,6 +68,7 @@ class Logits(torch.nn.Module):
         return self.model(input_ids=ids, use_cache=False).logits if self.is_causal else self.model(input_ids=ids).last_hidden_state
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", TEXTS)
 def test_transformers(name):
     config = transformers.AutoConfig.for_model(name, **TEXTS[name])

@@ -38,6 +38,7 @@ def compare(got, wanted, is_loose=False):
         assert type(got) is type(wanted) and got == wanted
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_as_in_eager(name):
     """Results have eager's values, types, containers and strides; inputs and buffers are written as in eager."""
@@ -62,6 +63,7 @@ def test_compiled_as_in_eager(name):
     assert not left or options["eager"] in str(left)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_archives_as_in_eager(name):
     model, inputs, options = odd_models.made(name)

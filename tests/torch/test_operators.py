@@ -23,6 +23,8 @@ def chosen(op):
     return found if FULL or not found else [found[SEED % len(found)]]
 
 
+@pytest.mark.long
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples_are_right_or_refused(part):
     """Samples are right or refused on the reference, which runs the program as the frontend wrote it."""

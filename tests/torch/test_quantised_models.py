@@ -40,6 +40,7 @@ def close(got, wanted, steps):
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_torchao(way, device):
@@ -81,6 +82,7 @@ class Pictures(torch.nn.Module):
         return self.head(self.conv(x).relu().mean((2, 3)))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_pt2e(device, dynamic):

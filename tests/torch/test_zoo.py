@@ -14,6 +14,8 @@ from limits import FULL
 SLICE = ["timm/mobilenetv3", "transformers/fnet", "transformers/swin", "transformers/whisper"]
 
 
+@pytest.mark.long
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", zoo.names() if FULL else SLICE)
 def test_models_are_right(name):
     row = zoo.checked(name, with_compile=FULL)

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <regex>
 #include <set>
+#include <thread>
 
 #include "base/chip_features.h"
 #include "base/text.h"
@@ -15,6 +17,7 @@
 #include "kernel_build/kernel_cache.h"
 #include "scratch.h"
 #include "targets/cpu/object.h"
+#include "tools/write_pack.h"
 
 using namespace weft;
 using test::Scratch;
@@ -36,6 +39,19 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
+template <class T>
+T read_at(const std::string& file, size_t offset) {
+  T value{};
+  REQUIRE(offset + sizeof value <= file.size());
+  std::memcpy(&value, file.data() + offset, sizeof value);
+  return value;
+}
+
+template <class T>
+void write_at(std::string& file, size_t offset, const T& value) {
+  file.replace(offset, sizeof value, reinterpret_cast<const char*>(&value), sizeof value);
+}
+
 /// Returns the chip of this machine with a feature that no kernel asks for, and a processor to tune for.
 Chip tuned_chip() {
   Chip chip = host_chip();
@@ -51,7 +67,7 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
   const fs::path file = scratch.path / "a.pack";
   std::vector<PackEntry> entries;
   for (uint64_t i = 0; i < 50; ++i)
-    entries.push_back({.key = {i * 0x9e3779b97f4a7c15u, i}, .data = bytes_of(cat("entry ", i / 2))});
+    entries.push_back({.key = {i * 0x9e3779b97f4a7c15u, i}, .data = bytes_of(cat("entry ", i / 2)), .frame = i < 20});
   write_pack(file, "compiler 1", entries);
   KernelPack pack(file, "compiler 1");
   REQUIRE(pack.size() == 50);
@@ -61,9 +77,9 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
     CHECK(as_text(*data) == as_text(entry.data));
   }
   CHECK_FALSE(pack.get({1, 1}));
-  size_t entry_bytes = 48, place_bytes = 48, data_bytes = 0;
-  for (int i = 0; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data is stored once
-  CHECK(fs::file_size(file) == entry_bytes + 50 * place_bytes + data_bytes);
+  size_t data_bytes = 0;
+  for (int i = 10; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data is stored once
+  CHECK(read_at<PackFrame>(text_of(file), sizeof(PackHeader) + 50 * sizeof(PackPlace)).size == data_bytes);
 
   KernelPack other(file, "compiler 2");
   CHECK(other.size() == 0);
@@ -77,7 +93,7 @@ TEST_CASE("kernel pack: damage never gives wrong bytes") {
   Scratch scratch;
   const fs::path file = scratch.path / "a.pack";
   const PackEntry entries[] = {{.key = {1, 2}, .data = bytes_of("first kernel")},
-                               {.key = {3, 4}, .data = bytes_of("second kernel")}};
+                               {.key = {3, 4}, .data = bytes_of("second kernel"), .frame = 1}};
   write_pack(file, "compiler", entries);
   const std::string whole = text_of(file);
   auto check_read = [&](const std::string& text) {
@@ -97,6 +113,71 @@ TEST_CASE("kernel pack: damage never gives wrong bytes") {
     CHECK_FALSE((first && second));
     CHECK_FALSE(check_read(whole.substr(0, i)).second);
   }
+}
+
+TEST_CASE("kernel pack: sizes and offsets that lie give no entry and no large allocation") {
+  Scratch scratch;
+  const fs::path file = scratch.path / "a.pack";
+  const PackEntry entry{.key = {1, 2}, .data = bytes_of(std::string(5000, 'k'))};
+  write_pack(file, "compiler", {&entry, 1});
+  const std::string whole = text_of(file);
+  const auto header = read_at<PackHeader>(whole, 0);
+  const auto place = read_at<PackPlace>(whole, sizeof header);
+  const auto frame = read_at<PackFrame>(whole, place.frame);
+  auto read_with = [&](PackHeader header, PackPlace place, PackFrame frame) {
+    std::string text = whole;
+    write_at(text, sizeof header, place);
+    header.checksum = hash128(std::as_bytes(std::span(&place, 1)));
+    write_at(text, 0, header);
+    write_at(text, sizeof header + sizeof place, frame);
+    write_text(file, text);
+    KernelPack pack(file, "compiler");
+    return std::pair(pack.problem(), pack.get(entry.key).has_value());
+  };
+  auto with = [](auto of, auto member, auto value) {
+    of.*member = value;
+    return of;
+  };
+  using Read = std::pair<std::string, bool>;  // problem, whether there is an entry
+  const Read whole_pack("", true), damaged("it is damaged", false), missing("", false);
+  CHECK(read_with(header, place, frame) == whole_pack);
+  for (uint64_t lie : {uint64_t{2}, uint64_t{1} << 32, uint64_t{1} << 62, ~uint64_t{0}}) {
+    CAPTURE(lie);
+    CHECK(read_with(with(header, &PackHeader::count, lie), place, frame).second == false);
+    CHECK(read_with(header, with(place, &PackPlace::frame, lie), frame) == missing);
+    CHECK(read_with(header, with(place, &PackPlace::offset, static_cast<uint32_t>(lie | 1)), frame) == missing);
+    CHECK(read_with(header, with(place, &PackPlace::size, static_cast<uint32_t>(lie | 5001)), frame) == missing);
+    CHECK(read_with(header, place, with(frame, &PackFrame::size, lie)) == missing);
+    CHECK(read_with(header, place, with(frame, &PackFrame::packed_size, lie)) == missing);
+  }
+  CHECK(read_with(with(header, &PackHeader::count, uint64_t{1} << 60), place, frame) == damaged);
+  for (uint64_t size : {0, 4999, 5001}) CHECK(read_with(header, place, with(frame, &PackFrame::size, size)) == missing);
+  PackHeader older = header;
+  older.magic.back() = '1';
+  CHECK(read_with(older, place, frame) == Read("it is not a pack of kernels", false));
+}
+
+TEST_CASE("kernel pack: threads read entries of several frames at once") {
+  Scratch scratch;
+  std::vector<PackEntry> entries;
+  for (uint32_t i = 0; i < 30; ++i)
+    entries.push_back(
+        {.key = {i, 1}, .data = bytes_of(std::string(3000 + i, static_cast<char>('a' + i % 7))), .frame = i % 3});
+  write_pack(scratch.path / "a.pack", "compiler", entries);
+  KernelPack pack(scratch.path / "a.pack", "compiler");
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (size_t first : {0, 1, 2, 3}) {
+    threads.emplace_back([&, first] {
+      for (size_t i = 0; i < 10 * entries.size(); ++i) {
+        const PackEntry& entry = entries[(i * 7 + first) % entries.size()];
+        auto data = pack.get(entry.key);
+        if (!data || as_text(*data) != as_text(entry.data)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("kernel pack: a build takes kernels for the chip as kernels see it, and compiles the others") {

@@ -102,7 +102,7 @@ def quantize(
     costs nothing in a run.
     qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
     ranges: a calibration table that replaces data. keep: names of nodes that stay in floats (* and ? match).
-    budget: limit of the loss, 0.005 for 0.5 %; layers stay in floats until it is met.
+    budget: limit of the loss, 0.005 for 0.5 %; layers stay in floats (with int4: in 8 bits) until it is met.
     metric: a function that gets the path of a model and returns its figure of merit, greater is better. The loss is then the relative drop
     of that figure; otherwise it is the relative error of the outputs.
     threads: number of CPU threads; 0: all that the process may use. progress: a function that is called with (phase, done, total).

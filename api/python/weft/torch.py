@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch models on Weft. Importing this needs torch; the package itself does not.
+"""PyTorch models on Weft. Importing `weft.torch` needs torch; importing `weft` does not.
 
     import torch, weft.torch
     fast = torch.compile(model.eval(), backend="weft")      # inference; sizes may change from call to call
@@ -196,8 +196,9 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _changes_nothing() -> bool:
-    """True if the graph that is being compiled writes to no input, returns no view of an input and does not switch gradients. Calls can
-    then skip torch's wrappers around the graph."""
+    """True if the graph that is being compiled writes to no input, returns no views, uses no random state, does not
+    switch gradients on or off, and has only plain tensors as inputs and outputs. Calls can then skip torch's wrappers
+    around the graph."""
     context = torch._guards.TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
@@ -617,7 +618,8 @@ class _Graph:
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
-        """Decomposes the refused nodes by torch's table; returns False if the table has none of them that is not yet decomposed."""
+        """Decomposes the refused nodes by torch's table. Returns False if nothing new can be decomposed, or if torch
+        fails."""
         known = _decompositions()
         targets = {node.target for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         table = {target: known[target] for target in targets - self.decomposed}
@@ -644,7 +646,8 @@ class _Graph:
         return True
 
     def still(self) -> list[int]:
-        """Returns the indices of the inputs that are constant: parameters, buffers and `held` tensors."""
+        """Returns the indices of the inputs that become constants: `held` tensors and, unless "freeze" is False, the
+        parameters and buffers that the graph does not change."""
         context = torch._guards.TracingContext.try_get()
         held = list(range(len(self.held)))
         if not self.freeze or context is None or context.fw_metadata is None:

@@ -238,7 +238,8 @@ def argument_from_pointer(s, address):
     return argument(_address=made("argument_create", s, ctypes.c_void_p(address)))
 
 
-# Makes an argument in memory that HIP allocates: GPU memory, or host memory with Weft's HIP facade. Without HIP, uses plain memory.
+# Makes an argument in memory that HIP allocates: GPU memory, or host memory with Weft's HIP facade. Uses plain memory
+# without HIP, for an empty argument, and if `host` is set.
 def allocate_gpu(s, host=False):
     if host or hip is None or s.bytes() == 0:
         return argument(s)

@@ -38,7 +38,7 @@ def get_ep_name() -> str:
 
 def register() -> None:
     """Registers the library with onnxruntime, once for the process. From then on, a session that names Weft and cannot use it
-    raises RuntimeError. Without this, onnxruntime would print a line and run the session on its CPU provider."""
+    raises RuntimeError. By default, onnxruntime prints a line and runs such a session on its CPU provider."""
     import onnxruntime
 
     from . import _sessions
@@ -48,5 +48,5 @@ def register() -> None:
     if get_ep_name() not in offered:
         onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
     _sessions.watch(_NAMES, get_ep_name())
-    # onnxruntime's Python reserves this name for its own provider. Its wheels lack that provider, so it ignores the name.
+    # onnxruntime's Python reserves this name for its own MIGraphX provider. Without that provider, it ignores the name.
     _sessions.translate({"MIGraphXExecutionProvider"} - native)

@@ -7,11 +7,10 @@
 #include "ops/dot.h"
 
 namespace weft::frontend {
-namespace {
 
 /// Rotates pairs of elements along the last axis of x[.., n]: elements i and i + n / 2, or (`interleaved`) 2 i and 2 i
 /// + 1. `cosine` and `sine` of the angles are broadcast to [.., n / 2].
-Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
+static Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;
   Dim half = floordiv(x.dims().back(), 2);
   Dims dims = x.dims(), paired = x.dims();
@@ -27,8 +26,6 @@ Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   Expr first = reshape(even * cosine - odd * sine, paired), second = reshape(even * sine + odd * cosine, paired);
   return reshape(concat(*x.at, {first, second}, pair_axis), dims);
 }
-
-}  // namespace
 
 Dim part_size(const Builder& b, Expr x, int64_t heads) {
   if (heads < 1) b.fail("E145", cat("the number of heads must be >=1, is ", heads));

@@ -18,7 +18,7 @@ struct Heads {
   Expr q, k, v;
 };
 
-/// Writes the new tokens `fresh` into the cache `past`, those of batch element b from token start[b] on. The result has
+/// Writes the new tokens `fresh` into the cache `past`, those of batch element i from token start[i] on. The result has
 /// `capacity` tokens.
 Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& capacity);
 
@@ -42,13 +42,13 @@ struct Reach {
   bool is_limited() const { return causal || left >= 0 || right >= 0; }
 };
 
-/// Returns bool[1 or batch, 1, m, n]: true where query i, at position i + offset, may attend to key j.
+/// Returns a bool mask that broadcasts to [batch, 1, m, n]: true where query i, at i + offset, may attend to key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
 /// Converts a mask to a term that is added to the scores: a bool mask to 0 (true) or -inf; numbers stay unchanged.
 Expr additive(Expr mask, DType type);
-/// Extends an additive mask to `keys` along its last axis by -inf, which hides the keys. A mask of size 1 is not
-/// broadcast.
+/// Converts a mask by `additive`, then extends its last axis to `keys` elements with -inf, which hides the added keys.
+/// A last axis of size 1 is extended too, not broadcast.
 Expr padded_mask(Expr mask, const Dim& keys, DType type);
 /// Extends the last axis of x to `size` elements, filled with `fill`.
 Expr widened(Expr x, const Dim& size, double fill);

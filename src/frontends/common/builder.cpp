@@ -13,18 +13,17 @@
 #include "ops/wide.h"
 
 namespace weft::frontend {
-namespace {
 
 constexpr int64_t small_constant = 4096;  // in elements; passes fold larger constants
 
-bool is_small_constant(Value value) {
+static bool is_small_constant(Value value) {
   auto* op = value.def->as<Constant>();
   return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
 }
 
-/// Returns the result of an instruction if its operands are small constants: models compute axes and scales from
-/// constants.
-std::optional<Tensor> computed(const Instruction& i) {
+/// Computes an instruction if its operands are constants and if these and its result are small; returns nothing for any
+/// other instruction. Models compute axes and scales from constants.
+static std::optional<Tensor> computed(const Instruction& i) {
   bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
   if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};
   const Shape& shape = i.types[0].shape;
@@ -35,8 +34,6 @@ std::optional<Tensor> computed(const Instruction& i) {
   for (Value input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
   return weft::to_tensor(i.op.info().evaluate(i.op, in).at(0));
 }
-
-}  // namespace
 
 Value Body::capture(Value value) {
   if (value.def->parent == module) return value;

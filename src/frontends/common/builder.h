@@ -15,15 +15,15 @@ namespace weft::frontend {
 using Values = std::vector<Value>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The body of an If or a Loop while it is built. Each outer value that it reads becomes a parameter.
+/// The body of an If or a Loop while it is built. Outer values that it reads become parameters (`capture`).
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the enclosing body
   Dim trip = 0;           ///< trip number, combined over all enclosing loops; random numbers depend on it
   Values captured = {};   ///< values of the outer module that became parameters
 
-  /// Makes a value of an outer module usable in this body. Constants and sizes are created again, other values become
-  /// parameters. A value of the body itself is returned unchanged.
+  /// Makes a value of an outer module usable in this body. Constants, sizes and containers of known items are created
+  /// again, other values become parameters. A value of the body itself is returned unchanged.
   Value capture(Value value);
 };
 
@@ -52,13 +52,13 @@ class Builder {
   Value emit(Op op, Values inputs) const;
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< returns all results
 
-  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else a run-time symbol in [0,
-  /// `most[k]`] (without an upper bound if `most` is empty).
+  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else the element if it is a
+  /// known expression, else a run-time symbol in [0, `most[k]`] (without an upper bound if `most` is empty).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted; E143 if one occurs twice
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< from the front, sorted; E143: repeats
   /// Requires two sizes to be equal. The check is made now, or in each run if a size is unknown until then.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
   /// Requires a tensor to have these sizes (E151 for another rank).

@@ -49,7 +49,8 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-/// Returns the common type of one result of two branches. Sizes that differ become symbols, which are added to `sets`.
+/// Returns the common type of one result of two branches. Tensor sizes that differ, or that depend on symbols bound in
+/// a branch (`inside`), become new symbols, which are added to `sets`.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
@@ -104,7 +105,7 @@ class LoopBuilder {
     captured_ = inside.captured;
   }
 
-  /// Wraps a plain value that the body returns for a carried optional in an optional.
+  /// Where the loop carries an optional but the body returns a plain value, puts this value into an optional.
   void wrap_optionals() {
     unwrapped_.assign(types_.size(), false);
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -137,7 +138,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Gives sizes of a container's items that a trip changes the value `_` (any size); returns true if there were any.
+  /// Replaces item sizes of a container that a trip changes by `_` (any size); returns true if there were any.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

@@ -28,10 +28,10 @@ Values choose(const Builder& b, Value condition, const Branch& yes, const Branch
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
 
-/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for them.
+/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for these.
 struct LoopForm {
   Dim trips = INT64_MAX;
-  Value condition = {};          ///< before the first trip; null: none
+  Value condition = {};          ///< the condition for the first trip; null: none
   bool gives_condition = false;  ///< the body's first result is the condition for another trip
   Values carried = {};           ///< their initial values
   Types types = {};              ///< types of the carried values in the body; empty: those of the initial values

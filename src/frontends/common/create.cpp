@@ -9,12 +9,11 @@
 #include "ops/indexed.h"
 
 namespace weft::frontend {
-namespace {
 
 constexpr int64_t max_steps = int64_t{1} << 40;
 
 /// Returns the number of elements of a range whose three numbers are constant.
-int64_t count_steps(const Builder& c, double start, double limit, double delta) {
+static int64_t count_steps(const Builder& c, double start, double limit, double delta) {
   if (delta == 0) c.fail("E156", "has a step of 0");
   double count = std::max(std::ceil((limit - start) / delta), 0.0);
   if (!(count < static_cast<double>(max_steps)))
@@ -23,7 +22,7 @@ int64_t count_steps(const Builder& c, double start, double limit, double delta) 
 }
 
 /// Builds a range whose number of elements is computed at run time.
-Expr range_by_data(Expr start, Expr limit, Expr delta) {
+static Expr range_by_data(Expr start, Expr limit, Expr delta) {
   const Builder& c = *start.at;
   auto wide = [](Expr x) { return convert(x, DType::f64); };
   Expr steps = max(ceil((wide(limit) - wide(start)) / wide(delta)), 0);
@@ -33,12 +32,10 @@ Expr range_by_data(Expr start, Expr limit, Expr delta) {
   return convert(convert(iota(c, count), type) * convert(delta, type) + convert(start, type), own);
 }
 
-std::optional<double> constant_number(Expr x) {
+static std::optional<double> constant_number(Expr x) {
   const auto* op = x.value.def->as<Constant>();
   return op ? std::optional(to_doubles(op->tensor).at(0)) : std::nullopt;
 }
-
-}  // namespace
 
 Expr range(Expr start, Expr limit, Expr delta) {
   const Builder& c = *start.at;

@@ -15,8 +15,8 @@ inline Expr gather(Expr x, Expr index, int64_t axis = 0) {
 inline Expr gather_elements(Expr x, Expr index, int64_t axis) {
   return {x.at, x.at->emit(GatherElements{.axis = axis}, {x, index})};
 }
-/// Gathers slices of x[batches..., n..., after...]. The last axis of index[batches..., places..., axes] holds
-/// coordinates of the `axes` axes n that follow the first `batch` axes. Returns [batches..., places..., after...].
+/// Gathers slices of x[batches..., n..., after...]. The last axis of index[batches..., places..., axes] holds one
+/// coordinate for each axis n; these axes follow the first `batch` axes. Returns [batches..., places..., after...].
 inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
   return {x.at, x.at->emit(GatherNd{.batch = batch}, {x, index})};
 }

@@ -35,8 +35,8 @@ struct Dropped {
   Expr values, kept;
 };
 /// Drops elements with probability `share` and scales the others to keep the mean. Where `places` has size 1, x's whole
-/// axis is dropped or kept. `as_selu`: alpha dropout, where dropped elements become selu's minimum and scale and shift
-/// keep mean and deviation (Klambauer and others, "Self-normalizing neural networks", 2017).
+/// axis is dropped or kept. `as_selu`: alpha dropout sets dropped elements to selu's minimum, then scales and shifts x
+/// to keep mean and deviation (Klambauer and others, "Self-normalizing neural networks", 2017).
 Dropped dropped(const RandomSource& from, Expr x, double share, const Dims& places, bool as_selu);
 
 }  // namespace weft::frontend

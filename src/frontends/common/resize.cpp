@@ -7,13 +7,10 @@
 #include "base/error.h"
 
 namespace weft::frontend {
-namespace {
 
-Expr vector_of(const Builder& b, const std::vector<double>& numbers) {
+static Expr vector_of(const Builder& b, const std::vector<double>& numbers) {
   return {&b, constant(b.module(), make_tensor(DType::f64, {std::ssize(numbers)}, std::span<const double>(numbers)))};
 }
-
-}  // namespace
 
 Resizing::Resizing(Expr x) : op{.dims = x.dims(), .scales = std::vector<double>(x.dims().size(), 1.0)}, x_(x) {}
 

@@ -19,7 +19,7 @@ Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   return gather_nd(image, {&c, concat(c, parts, position[0].rank())}, 1);
 }
 
-/// The value of samples outside the image. `aligned`: -1 and 1 are the centres of the outer pixels, else their edges.
+/// The value of samples outside the image, and what -1 and 1 are: the centres (`aligned`) or edges of the outer pixels.
 struct Border {
   Outside outside;
   bool aligned;
@@ -121,7 +121,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// The samples of regions along one axis: in each bin, the first `own` (null: all) of `most` samples are used.
+/// The samples of all regions along one axis: every bin has `most` samples, but may use only the first of them.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
   Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]

@@ -9,13 +9,12 @@
 #include "ops/boxes.h"
 
 namespace weft::frontend {
-namespace {
 
-Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
+static Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
 
 /// Returns the order of the rows of x [rows, columns], compared by the first column, then the second and so on. This is
 /// a radix sort: stable sorts by each column, the last one first.
-Expr order_of_rows(Expr x) {
+static Expr order_of_rows(Expr x) {
   const Builder& c = *x.at;
   const Dim rows = x.dims()[0], columns = x.dims()[1];
   auto body = [&](const Builder& b, const Dim& trip, const Values& now) {
@@ -26,14 +25,12 @@ Expr order_of_rows(Expr x) {
 }
 
 /// Returns true where a row of x [rows, columns] differs from the row before. Rows of zero columns are equal.
-Expr starts_group(Expr x) {
+static Expr starts_group(Expr x) {
   const Builder& c = *x.at;
   Expr place = iota(c, x.dims()[0]);
   Expr differs = convert(!equal(x, gather(x, max(place - 1.0, 0))), DType::i64);
   return equal(place, 0) | equal(reduce(ReduceFn::max, differs, {1}, false), 1);
 }
-
-}  // namespace
 
 Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive, bool reverse) {
   return {x.at, x.at->emit(Scan{.fn = fn, .axis = axis, .exclusive = exclusive, .reverse = reverse}, {x})};

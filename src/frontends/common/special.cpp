@@ -4,37 +4,34 @@
 #include <cmath>
 
 namespace weft::frontend {
-namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
 /// Returns a[0] x^n + a[1] x^(n - 1) ... + a[n].
-Expr polynomial(Expr x, std::initializer_list<double> a) {
+static Expr polynomial(Expr x, std::initializer_list<double> a) {
   Expr y = like(x, *a.begin());
   for (const double* next = a.begin() + 1; next != a.end(); ++next) y = y * x + *next;
   return y;
 }
 
 /// Returns exp(x^2) erfc(x) for x >= 0 by a Chebyshev fit with relative error below 1.2e-7 (Numerical Recipes, 6.2).
-Expr scaled_tail(Expr x) {
+static Expr scaled_tail(Expr x) {
   Expr t = 1.0 / (x * 0.5 + 1);
   return t * exp(polynomial(t, {0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
                                 0.37409196, 1.00002368, -1.26551223}));
 }
 
 /// Returns |sin(pi x)|. Reduces x to [0, 1) first, so that the sine of a large x is accurate.
-Expr sine_of_turns(Expr x) { return sin((x - floor(x)) * pi); }
+static Expr sine_of_turns(Expr x) { return sin((x - floor(x)) * pi); }
 
 /// Returns log |gamma(x)| for x >= 0.5 (Lanczos approximation, nine terms).
-Expr log_gamma_above(Expr x) {
+static Expr log_gamma_above(Expr x) {
   constexpr double terms[] = {676.5203681218851,  -1259.1392167224028,  771.32342877765313,    -176.61502916214059,
                               12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7};
   Expr sum = like(x, 0.99999999999980993), t = x + 6.5;
   for (size_t i = 0; i < std::size(terms); ++i) sum = sum + terms[i] / (x + static_cast<double>(i));
   return log(t) * (x - 0.5) - t + log(sum) + 0.5 * std::log(2 * pi);
 }
-
-}  // namespace
 
 // ---- The error function ----
 

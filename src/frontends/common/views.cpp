@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "frontends/common/indexing.h"
-#include "ir/symbols.h"
 
 namespace weft::frontend {
 namespace {

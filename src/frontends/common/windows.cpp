@@ -5,17 +5,16 @@
 #include "frontends/common/indexing.h"
 
 namespace weft::frontend {
-namespace {
 
 /// Splits `total` elements of padding between both ends of an axis. The end gets the odd element if `upper`, else the
 /// start.
-void add_pads(Window& window, const Dim& total, bool upper) {
+static void add_pads(Window& window, const Dim& total, bool upper) {
   Dim half = floordiv(total, 2);
   window.pads_begin.push_back(upper ? half : total - half);
   window.pads_end.push_back(upper ? total - half : half);
 }
 
-Expr convolve(Convolution op, Expr x, Expr w, Window window) {
+static Expr convolve(Convolution op, Expr x, Expr w, Window window) {
   fill_defaults(window, spatial_dims(x).size());
   op.strides = std::move(window.strides);
   op.dilations = std::move(window.dilations);
@@ -24,7 +23,7 @@ Expr convolve(Convolution op, Expr x, Expr w, Window window) {
   return {x.at, x.at->emit(std::move(op), {x, w})};
 }
 
-Pool pool_op(PoolFn fn, Expr x, Window window, const PoolForm& form) {
+static Pool pool_op(PoolFn fn, Expr x, Window window, const PoolForm& form) {
   fill_defaults(window, spatial_dims(x).size());
   return {.fn = fn,
           .kernel = std::move(window.kernel),
@@ -38,7 +37,7 @@ Pool pool_op(PoolFn fn, Expr x, Window window, const PoolForm& form) {
 }
 
 /// Returns the flat index of each element of each block in the padded image of sizes `padded`: [block..., blocks...].
-Expr block_positions(const Builder& b, const Window& window, const Dims& padded, const Dims& blocks) {
+static Expr block_positions(const Builder& b, const Window& window, const Dims& padded, const Dims& blocks) {
   int64_t axes = std::ssize(padded);
   Expr position = number(b, DType::i64, 0);
   for (size_t a = 0; a < padded.size(); ++a) {
@@ -49,8 +48,6 @@ Expr block_positions(const Builder& b, const Window& window, const Dims& padded,
   }
   return position;
 }
-
-}  // namespace
 
 void fill_defaults(Window& window, size_t axes) {
   if (window.strides.empty()) window.strides.assign(axes, 1);

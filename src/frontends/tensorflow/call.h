@@ -143,7 +143,7 @@ class Call : public Builder {
   void expect_inputs(size_t least, size_t most) const;  ///< E140
   void expect_rank(size_t i, int64_t rank) const;       ///< E151
 
-  /// Returns input `i` flattened to a vector.
+  /// Returns integer input `i` flattened to an i64 vector.
   Expr flat(size_t i) const;
   /// Returns the elements of integer input `i` as sizes; run-time elements become symbols of at least `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
@@ -204,7 +204,7 @@ enum class Steps : uint8_t {
   kept,     ///< passes values on as they are (control flow, variables)
 };
 
-/// The treatment of complex numbers by an operator. `apart` suits operators that only move elements.
+/// The treatment of complex numbers by an operator. Operators with Steps::moved are treated as `apart`.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function

@@ -29,7 +29,7 @@ T number_at(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-/// Reads variable-length numbers (seven bits a byte) and counted bytes from a part of the table.
+/// Reads variable-length numbers (seven bits a byte) and runs of bytes from a part of the table.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -146,7 +146,7 @@ CheckpointSlice read_slice(Wire wire) {
   return slice;
 }
 
-/// Appends a number to a key. Keys are compared as bytes, so the number's length comes first (OrderedCode of LevelDB).
+/// Appends a number to a key. Keys are compared as bytes, so the length comes first (TensorFlow's OrderedCode).
 void put_ordered(std::string& key, int64_t value) {
   auto size = static_cast<uint64_t>(value < 0 ? ~value : value);
   size_t length = 1;

@@ -244,7 +244,7 @@ class GraphImporter final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Returns the outputs of the signature, those that the caller named, or else the nodes whose results no node reads.
+  /// Returns the outputs that the caller named, else those of the signature, else the nodes whose results none reads.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});

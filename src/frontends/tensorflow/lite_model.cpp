@@ -45,7 +45,7 @@ constexpr Option option_fields[] = {
 #undef OPTION
 };
 
-// The numbers of fields in the flatbuffer's tables.
+// The slots of the fields in the flatbuffer's tables.
 namespace slot {
 enum Model { version, operator_codes, subgraphs, description, buffers, signatures = 7 };
 enum Code { deprecated_code, custom_code, op_version, builtin_code };

@@ -46,7 +46,7 @@ Values transform(Call& c, int64_t axes, Way way) {
   return give(c, way == Way::inverse ? normalized(x, count, 2) : x);
 }
 
-/// Imports the Fourier transform of real numbers, whose result has half of the bins along the last axis.
+/// Imports the Fourier transform of real numbers. The result has length / 2 + 1 bins along the last axis.
 Values real_transform(Call& c, size_t axes) {
   Expr x = c.input(0);
   Dims lengths = lengths_in(c, axes, x.rank());

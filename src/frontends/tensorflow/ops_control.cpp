@@ -112,7 +112,6 @@ Values own_variable(Call& c) {
 
 Values read_variable(Call& c) { return {c.graphs().variable(c, variable_name(c))}; }
 
-/// Gathers rows of a variable.
 Values gather_of_variable(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("dtype");

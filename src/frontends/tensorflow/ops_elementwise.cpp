@@ -174,7 +174,7 @@ Values requantized(Call& c) {
   return {is_float_now && is_float(c.output_type()) ? convert(c.input(0), c.output_type()) : c.input(0)};
 }
 
-/// Rounds to 2^bits levels between min and max. Both are moved so that 0 is a level.
+/// Rounds to 2^bits levels (one less with narrow_range) between min and max. Both are moved so that 0 is a level.
 Values fake_quant(Call& c) {
   // Computed in f32, as the frameworks do, because this decides how values half way between two levels are rounded.
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
@@ -188,8 +188,8 @@ Values fake_quant(Call& c) {
   return {floor(x / scale + 0.5) * scale + least};
 }
 
-/// Imports fake quantisation with a range in inputs 1 and 2, per tensor or per index of the last axis. An empty range
-/// gives 0.
+/// Imports fake quantisation with a range in inputs 1 and 2, per tensor or per index of the last axis. A range from 0
+/// to 0 gives 0.
 Values fake_quant_by_range(Call& c) {
   c.expect_inputs(3, 3);
   int64_t bits = c.integer("num_bits", 8);

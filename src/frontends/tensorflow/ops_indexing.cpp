@@ -52,7 +52,6 @@ Values gather_nd_op(Call& c) {
   return {gather_nd(c.input(0), c.input(1))};
 }
 
-/// Gathers rows of a table.
 Values embedding_lookup(Call& c) {
   c.expect_inputs(2, 2);
   expect_positions(c, 0);

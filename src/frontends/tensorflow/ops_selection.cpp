@@ -272,7 +272,7 @@ Values sparse_reshape(Call& c) {
   return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
 }
 
-/// Adds to each row without elements of a sparse matrix one element in column 0, with the value of input 3.
+/// Adds one element in column 0, with the value of input 3, to each row of a sparse matrix that has no elements.
 Values sparse_fill_empty_rows(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(1, 1);
@@ -306,7 +306,6 @@ Values sparse_to_dense(Call& c) {
   return {scatter_nd(broadcast(reshape(c.input(3), {}), dims), indices, values)};
 }
 
-/// Multiplies a sparse matrix by a dense one.
 Values sparse_product(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(3, 2);

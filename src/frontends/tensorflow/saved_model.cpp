@@ -20,7 +20,7 @@ struct Signature {
   bool is_sparse = false;  ///< true if a value consists of several tensors
 };
 
-/// The parts of a MetaGraphDef other than its graph.
+/// A MetaGraphDef whose graph is not parsed yet.
 struct MetaGraph {
   std::set<std::string> tags;
   std::map<std::string, Signature> signatures;
@@ -68,7 +68,7 @@ void read_signature(Wire wire, MetaGraph& meta) {
   }
   std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file's order is arbitrary
   std::ranges::sort(signature.outputs, {}, &GraphPort::name);
-  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // others are for loading
+  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // skipped: used to load only
 }
 
 MetaGraph read_meta_graph(Wire wire) {
@@ -191,7 +191,7 @@ class Restoration {
     return problem == std::errc() && end == text.data() + text.size();
   }
 
-  /// Parses "10 4 0,5:-": the sizes of the whole, then the start and the length of a part along each axis.
+  /// Parses "10 4 0,5:-": the sizes of the whole tensor, then the start and the length of a part along each axis.
   static CheckpointSlice part_of(const std::string& text) {
     CheckpointSlice part;
     auto words = split(text, ' ');

@@ -59,7 +59,7 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
   return make_tensor(start->dtype, {std::ssize(all)}, std::span<const int64_t>(all));
 }
 
-/// Returns the constant that a node holds or that Range computes, cast to any integer type (keys of vocabularies).
+/// Returns a node's constant, or the result of Range or an integer Cast of constants (keys of vocabularies).
 std::optional<Tensor> node_constant(const Place* place, std::string_view value, int64_t depth = 0) {
   constexpr int64_t most = 4;  // deeper chains of ranges and casts do not occur
   auto [own, node] = maker(place, value);

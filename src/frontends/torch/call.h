@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -87,7 +86,7 @@ class Call : public frontend::Builder {
   void ignore(std::initializer_list<std::string_view> arguments) const;
   /// Throws E122 if a given argument has a value that would change the result.
   void require_default(std::string_view argument, bool is_default) const;
-  /// Throws E141 with the names of arguments that were not read.
+  /// Throws E122 for a given argument that was not read.
   void check_arguments() const;
   /// Returns the axis or the axes in an argument, counted from the front. For a tensor without axes, -1 and 0 are
   /// valid.

@@ -5,7 +5,7 @@
 /// Complex numbers as floats with one more axis, the last, of size 2: real and imaginary part (as torch.view_as_real).
 namespace weft::torch {
 
-/// Returns the float type of the parts; other types stay.
+/// Returns the float type of a complex type's parts; any other type unchanged.
 inline DType part_type(DType type) { return type == DType::c64 ? DType::f32 : type == DType::c128 ? DType::f64 : type; }
 
 /// Returns the function for an overload with complex operands or results; null if there is none.

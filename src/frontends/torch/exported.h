@@ -2,7 +2,6 @@
 #pragma once
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,7 +25,7 @@ struct Size {
 struct TensorMeta {
   DType dtype = DType::f32;
   std::vector<Size> sizes = {}, strides = {};
-  Size offset = {};  ///< of its first element in its storage
+  Size offset = {};  ///< of the first element in the storage, in elements
 };
 
 /// One element of an argument.
@@ -45,7 +44,7 @@ struct Argument {
   bool is_list = false;
   std::vector<Item> items = {};
   const Graph* graph = nullptr;
-  std::string_view tag = {};  ///< "as_tensor"
+  std::string_view tag = {};  ///< the kind's name in the file: "as_tensor"
 
   bool is_none() const { return kind == Kind::none || (!is_list && items.size() == 1 && is_none(items[0])); }
   static bool is_none(const Item& item) { return item.kind == Item::Kind::none; }

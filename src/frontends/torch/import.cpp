@@ -375,7 +375,7 @@ Values Importer::translate(Call& c) {
   return values;
 }
 
-/// True if the node reads or returns complex numbers.
+/// True if the node reads complex numbers or its first result is complex.
 bool Importer::is_of_complex(const Call& c) {
   auto is_read = [&](const NamedArgument& argument) {
     return argument.value.kind == Argument::Kind::tensor &&
@@ -420,7 +420,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   return joined;
 }
 
-/// Returns the tensor of which the node's result is a view, or null.
+/// Returns the tensor that the node's result is, or may be, a view of; null if there is none.
 Entry* Importer::viewed(const Call& c) {
   if (sharing_of(c) == Sharing::none || c.node().inputs.empty()) return nullptr;
   const Argument& self = c.node().inputs[0].value;

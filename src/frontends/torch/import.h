@@ -19,7 +19,7 @@ struct NodeFault {
 struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};    ///< bounds of the program's symbols, within those of the export
   std::map<std::string, Tensor> constants = {};  ///< fixed values of inputs, which then are no inputs of the program
-  /// If set, receives the faults of nodes; nothing is thrown, and the program has the nodes that could be translated.
+  /// If set, receives the faults of nodes instead of throwing them; the program has the nodes that could be translated.
   std::vector<NodeFault>* faults = nullptr;
 };
 

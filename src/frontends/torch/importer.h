@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <deque>
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "frontends/torch/call.h"
 #include "frontends/torch/import.h"
@@ -35,7 +33,7 @@ class Importer {
   Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states);
   std::unique_ptr<Program> run();
   Type declared_type(const std::string& input);
-  /// Returns the buffers that the program changes; an earlier import may have taken them for constants.
+  /// Returns the buffers and inputs that the program changes; this import may have taken the buffers for constants.
   const std::set<std::string>& changed() const { return changed_; }
 
   /// Returns the current value of `name`; E132 if no node makes it.

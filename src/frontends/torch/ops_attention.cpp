@@ -70,8 +70,8 @@ Values fused_attention(Call& c) {
   return attention(c, true);
 }
 
-/// Imports flash attention. Its causal mask is aligned with the last key, that of `attention` with the first. Both are
-/// equal if there are as many queries as keys, which is therefore required.
+/// Imports flash attention. Its causal mask is aligned with the last key, but `attention` aligns the mask with the
+/// first key. The two masks are equal only if there are as many queries as keys, so this is required.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

@@ -261,8 +261,8 @@ Values max_unpool(Call& c, size_t axes) {
   return one(frontend::max_unpool(x, reshape(places, {planes, each}) + first, dims));
 }
 
-/// Returns the maximum of each of `output_size` parts, which may overlap, and its index. Part i of an axis of n is
-/// [floor(i n / count), ceil((i + 1) n / count)).
+/// Returns the maximum of each of `output_size` parts, which may overlap, and its index. Part i of the `count` parts of
+/// an axis of n elements is [floor(i n / count), ceil((i + 1) n / count)).
 Values adaptive_max(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   std::vector<int64_t> counts = per_axis(c, "output_size", axes, 1, 1);

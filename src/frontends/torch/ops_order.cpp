@@ -18,7 +18,7 @@ Expr count_true(Expr flags, int64_t axis, bool keep = true) {
   return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
 }
 
-/// x along `dim`, or flattened if no axis is given. A scalar becomes a vector.
+/// x and the axis `dim`; without `dim`, x as a vector if `flattens`. A scalar becomes a vector. `is_added`: a new axis.
 struct Line {
   Expr x;
   int64_t axis;
@@ -31,7 +31,7 @@ Line line_of(Call& c, bool flattens) {
   return x.rank() == 0 ? Line{reshape(x, {1}), 0, true} : Line{x, axis, false};
 }
 
-/// Removes the axis of size 1 from y if line_of added it, or unless keepdim is set.
+/// Removes the reduced axis, of size 1, from y unless keepdim is set. If line_of made x a vector, returns a scalar.
 Expr shown(Call& c, Expr y, const Line& line) {
   bool keeps = c.flag("keepdim");
   if (line.is_added) return reshape(y, {});

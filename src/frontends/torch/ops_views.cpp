@@ -73,7 +73,7 @@ Values unsqueeze(Call& c) {
   return one(reshape(x, dims));
 }
 
-/// Drops those of `axes` that have size 1. A symbolic size must not be 1, as in torch; a guard checks this.
+/// Drops the axes in `dim` (by default all) that have size 1. As in torch, a symbolic size must not be 1 (a guard).
 Values squeeze(Call& c) {
   Expr x = c.tensor("self");
   std::vector<int64_t> axes = c.axes_of("dim", x.rank());

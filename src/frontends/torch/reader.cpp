@@ -93,7 +93,7 @@ class Field {
   std::string path_;
 };
 
-/// Converts a type number of torch/_export/serde/schema.py, which is one more than in c10.
+/// Converts a number of the schema's ScalarType (torch/_export/serde/schema.py), which differs from c10's.
 std::optional<DType> dtype_of(int64_t number) {
   static const std::map<int64_t, DType> types = {
       {1, DType::u8},          {2, DType::i8},          {3, DType::i16},     {4, DType::i32},       {5, DType::i64},

@@ -48,7 +48,7 @@ class Scanner {
     at_ = end - text_.data();
     return value;
   }
-  /// Returns the text up to the next quote, and skips that.
+  /// Returns the text up to the next quote, and skips this quote.
   std::string_view quoted() {
     size_t begin = at_, end = text_.find('\'', at_);
     if (end == text_.npos) fail("has a name without end");
@@ -64,7 +64,7 @@ class Scanner {
   std::string_view what_;
 };
 
-/// Parses name(argument, ...). An argument is another such term, a number, a string in quotes or name=value.
+/// Parses sympy's notation. A term is Integer(number), Symbol('name', key=value, ...) or name(term, ...).
 class Parser : Scanner {
  public:
   Parser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)

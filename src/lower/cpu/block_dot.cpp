@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/block_dot.h"
 
-#include "lower/gpu/products.h"
 #include "lower/lowering.h"
 #include "lower/product.h"
 

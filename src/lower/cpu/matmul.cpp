@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "lower/cpu/mac.h"
-#include "lower/gpu/products.h"
 #include "lower/lowering.h"
 #include "lower/product.h"
 #include "ops/dot.h"
@@ -14,7 +13,7 @@ struct CpuProduct : Product {
   Mac mac;
 };
 
-/// True if A can be read in whole units: its rows are dense and begin at multiples of the Mac's group.
+/// True if A can be read in place: its rows have the Mac's type, are dense, and consist of whole units.
 bool reads_a_in_place(const CpuProduct& p) {
   bool unit = known_equal(p.a.strides.back(), 1) || (known_equal(p.k, 1) && p.mac.group == 1);
   bool whole = p.k.is_multiple_of(p.mac.group) && p.a.offset.is_multiple_of(p.mac.group);

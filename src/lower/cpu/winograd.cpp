@@ -19,8 +19,8 @@ double guessed(const Dim& dim, int64_t guess) {
       [&](const Symbol& symbol) { return std::clamp(guess, symbol.min, std::max(symbol.min, symbol.max)); }));
 }
 
-/// Estimates of work, in multiply-adds of the f32 kernels, fitted to bench/kernels/winograd.cpp on AVX2: loading 4
-/// bytes of weights and transforming one element cost as much as 10 multiply-adds each.
+/// Estimates of work, in multiply-adds of the f32 kernels, fitted to bench/kernels/winograd.cpp on AVX2: transforming
+/// one element costs as much as 10 multiply-adds, loading a weight as much as `weight_cost`.
 struct Estimate {
   double batch, height, width, in, out, weight_cost;
 

@@ -125,7 +125,7 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
     channels *= is_cheaper ? block : 1;
   }
   View image = lowering.view_of(i.inputs[0]), weights = lowering.view_of(i.inputs[1]);
-  // If the number of an image's channels is symbolic, takes it from the weights.
+  // With one group, a symbolic number of image channels is taken from the weights.
   if (known_equal(w.groups, 1) && !image.dims.back().is_constant()) image.dims.back() = w.channels_in;
   // Permutes [out, in, taps...] or [in, out, taps...] to [out, taps..., in].
   for (Dims* sizes : {&weights.dims, &weights.strides}) {
@@ -147,7 +147,7 @@ Window with_whole_lines(Window w) {
   return w;
 }
 
-/// Returns a view of the padding value repeated `lanes` times; nothing if it is zero.
+/// Returns a view of the padding value repeated `lanes` times; nothing if the convolution has none, which means zero.
 std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
   if (convolution.inputs.size() < 3) return std::nullopt;
   Value value = convolution.inputs[2];

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/core_ops.h"
 #include "lower/gpu/products.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
@@ -13,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// True if kernels/gemv_gpu.h supports the product: few rows, constant B without batches.
+/// True if kernels/gemv_gpu.h supports the product: few rows of floats, constant B without batches, k a multiple of 8.
 bool is_gemv(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
   const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();
@@ -28,7 +27,7 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          a.inputs[1].dims() == b.inputs[1].dims() && a.types[0].shape == b.types[0].shape;
 }
 
-/// True if `first` has one output and only the epilogue of `second` reads it, element by element.
+/// True if `first` has one output and only the epilogues of the two regions read it.
 bool feeds_only(const Region& first, const Region& second) {
   if (first.outputs.size() != 1) return false;
   const Instruction& last = *first.outputs[0].def;

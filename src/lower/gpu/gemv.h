@@ -15,7 +15,7 @@ class Lowering;
 /// the epilogue of one reads the other. One launch then computes both, and does not store the result of the other.
 void join_twins(const Lowering& lowering, std::vector<Region>& regions);
 
-/// rows = x / sqrt(mean(x^2) + epsilon) * gain, over the last axis.
+/// The norm rows = x / sqrt(mean(x^2) + epsilon) * gain, over the last axis.
 struct RowNorm {
   Value x, gain;
   double epsilon;

@@ -7,23 +7,21 @@
 #include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "lower/window.h"
-#include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 
 namespace weft {
-namespace {
 
-bool is_library_type(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+static bool is_library_type(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
 /// True if the view starts at a constant offset aligned to 16 bytes, as libraries require.
-bool begins_well(const View& view) {
+static bool begins_well(const View& view) {
   return view.offset.is_constant() && view.offset.is_multiple_of(tasks::vector_bits / bits(view.dtype));
 }
 
 /// Adds a library call; `operands`: the inputs, then the output.
-void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& operands, const Dim& flops,
-              std::string reason) {
+static void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& operands, const Dim& flops,
+                     std::string reason) {
   View memory = lowering.new_packed(DType::u8, library_workspace, false, "working memory of a library");
   LibraryStep use{.call = std::move(call)};
   PlanStep step{.flops = flops};
@@ -36,8 +34,6 @@ void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& ope
   step.action = std::move(use);
   lowering.add_step(std::move(step), std::move(reason), false);
 }
-
-}  // namespace
 
 // --- products --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <optional>
 
 #include "lower/lowering.h"
 
@@ -37,7 +36,7 @@ struct DirectConvolution {
 /// Returns the library calls for the convolution alone, and with its epilogue if the library supports it.
 std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& region, const Window& window,
                                              const DirectConvolution& convolution);
-/// Returns the epilogue as part of the problem's text: "bias other relu"; "kernel" if libraries do not support it; ""
+/// Returns the epilogue as part of the problem's text: " bias other relu"; " kernel" if libraries do not support it; ""
 /// if there is none.
 std::string epilogue_text(Lowering& lowering, const Region& region);
 /// Adds the library call, and a kernel for the part of the epilogue that the library does not compute. `spare` makes a

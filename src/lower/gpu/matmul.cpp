@@ -75,7 +75,7 @@ View copied_along_k(Lowering& lowering, const View& b, Value value, DType type) 
   return to;
 }
 
-/// True if the view may be copied to another one of `type`: no axis from `first` on repeats elements.
+/// True if the view may be copied as `type`: types are equal or floats, and no axis from `first` on repeats elements.
 bool can_copy(const View& view, size_t first, DType type) {
   auto is_repeated = [](const Dim& stride) { return known_equal(stride, 0); };
   return std::none_of(view.strides.begin() + static_cast<std::ptrdiff_t>(first), view.strides.end(), is_repeated) &&

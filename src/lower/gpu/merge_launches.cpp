@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "lower/gpu/products.h"
@@ -56,8 +55,8 @@ class Merger {
   }
 
  private:
-  /// True for steps past which no step may move: spare launches, launches that use mailboxes, branches, host steps and
-  /// library calls, but not collectives.
+  /// True for steps past which no step may move: all but launches and collectives; also spare launches and launches
+  /// that use mailboxes.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](BufferId buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };

@@ -18,14 +18,14 @@ using tasks::BlockTile;
 
 /// True if k is split among blocks outside a cluster, so that a second kernel must add the partial sums.
 bool adds_parts(const GpuModel& gpu, const BlockTile& tile);
-/// Returns the tile as C++: "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}".
+/// Returns the tile as C++: "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false, false}".
 std::string tile_text(const BlockTile& tile);
 /// Returns the tile in words: "blocks of 64 x 128, warp groups, split k 4".
 std::string describe(const BlockTile& tile);
 struct TileChoice;
 /// Returns tiles that depend on TileChoice::work in words: "blocks of 64 x 64; from work 400 on blocks of 128 x 128".
 std::string describe(const TileChoice& choice);
-/// Returns a number for a size, to optimise for: each symbol counts as `each`, or as its nearest bound.
+/// Returns a number for a size, for the choice of kernels: each symbol counts as `each`, clamped to its bounds.
 int64_t typical_size(const Dim& size, int64_t each = 16);
 
 /// True if no step of a run writes the elements of the view (weights, for example).
@@ -39,12 +39,12 @@ inline constexpr int64_t max_gemv_rows = 4;
 struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
-/// Chooses the shape of a GEMV kernel for B of n x k whose threads load `lanes` elements at a time.
+/// Chooses the shape of a GEMV kernel for B of n x k; a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
 /// Returns the text of an operand of gemm_gpu with strides for rows and for k; `direct_rows` if is_direct allows it.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type);
-/// True if the operand is dense along k and its rows start on multiples of 16 bytes.
+/// True if the operand has this type, is dense along k, and its rows and batches start on multiples of 16 bytes.
 bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type);
 
 /// A product for which a tile is chosen. `direct`: is_direct is true for both operands.
@@ -71,8 +71,8 @@ struct TileChoice {
 /// Gives `step` another launch for each larger tile; `launch` makes that launch for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
-/// Chooses a tile by measurements if there are any. Without them the cost model chooses among tiles of warp groups; for
-/// other products, takes the largest tile whose blocks fill the GPU.
+/// Chooses a tile by measurements if there are any. Without them, a cost model chooses on Hopper for direct operands of
+/// most types; other products take the largest tile whose blocks fill the GPU, if there is one.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// True if k may be split: the sizes are fixed and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);

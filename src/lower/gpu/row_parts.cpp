@@ -22,7 +22,7 @@ Dim parts_to_fill(const Lowering& lowering, const Dim& blocks, const Dim& length
   return max(min(wanted, floordiv(length, least)), 1);
 }
 
-/// Writes the start of a kernel over parts: its name and the common size arguments.
+/// A kernel over parts under construction, and the C++ text of its sizes and accumulator type.
 struct PartsKernel {
   KernelBuilder kernel{"row_parts.h"};
   std::string rows, cols, parts, acc;

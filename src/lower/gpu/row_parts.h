@@ -24,7 +24,7 @@ struct FoundParts {
 };
 FoundParts new_parts(Lowering& lowering, const Region& region, DType type, const Dim& rows, const Dim& count);
 
-/// Adds the launch that reduces each part; the caller adds the launch that reduces its results.
+/// Adds the launch that reduces each part; the caller adds the launch that reduces the partial results.
 FoundParts lower_reduced_parts(Lowering& lowering, const Region& region, const RowShape& shape, DType acc,
                                const RowCut& cut);
 /// Adds both launches of a softmax or a normalisation.

@@ -13,7 +13,7 @@ namespace {
 /// Returns the tiles whose elements divide evenly among the threads, largest first.
 std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
-  if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit
+  if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // wide types, or no matrix unit
   int depth = 64 / bytes;  // deep steps, because each step of a small tile costs a barrier and memory latency
   return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
@@ -100,7 +100,7 @@ struct RankedTile {
   double cost;
 };
 
-/// Ranks tiles by `cycles`; leaves out tiles with mostly empty rows or with too short parts of split k.
+/// Ranks tiles by `cycles`; leaves out tiles with mostly empty rows or columns, or too short parts of k.
 std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const Numbers& p, DType type, int units) {
   std::vector<RankedTile> ranked;
   for (const BlockTile& tile : tiles) {
@@ -121,8 +121,8 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if there is too
-/// little work, the tile with the most blocks and no empty rows. `shares`: k may be split into eight parts, or up to
+/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if none does, the
+/// tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into eight parts, or up to
 /// four if that allows a larger tile.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
@@ -145,7 +145,7 @@ std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers
   return ranked;
 }
 
-/// Returns f32 tiles of warp groups whose k is split in a cluster.
+/// Returns the tiles of tf32_tiles, with k whole and with k split among 2, 4 or 8 blocks of a cluster.
 std::vector<BlockTile> shared_tf32_tiles() {
   std::vector<BlockTile> tiles;
   for (BlockTile tile : tf32_tiles()) {

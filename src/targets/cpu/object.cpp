@@ -15,9 +15,8 @@
 #include "base/file.h"
 
 namespace weft {
-namespace {
 
-[[noreturn]] void refuse_object(const std::string& name, const std::string& why) {
+[[noreturn]] static void refuse_object(const std::string& name, const std::string& why) {
   throw Error({.kind = ErrorKind::resource,
                .code = "E405",
                .what = cat("cannot open the compiled code of ", printable(name)),
@@ -25,7 +24,7 @@ namespace {
 }
 
 /// Creates a memory file. Returns -1 if the kernel or its policy does not allow executable memory files.
-int memory_file(std::span<const std::byte> image, const std::string& name) {
+static int memory_file(std::span<const std::byte> image, const std::string& name) {
   int fd = ::memfd_create(cat("weft-", name.substr(0, 200)).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
   bool ready = write_all(fd, image) && ::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0;
@@ -34,7 +33,7 @@ int memory_file(std::span<const std::byte> image, const std::string& name) {
   return -1;
 }
 
-void* open_memory(int fd) {
+static void* open_memory(int fd) {
   std::string path = cat("/proc/self/fd/", fd);
   // The loader identifies libraries by path. If a closed library with this path is still loaded, dlopen would return
   // that library instead of ours.
@@ -45,7 +44,7 @@ void* open_memory(int fd) {
   return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
-void* open_temporary(std::span<const std::byte> image, const std::string& name) {
+static void* open_temporary(std::span<const std::byte> image, const std::string& name) {
   std::error_code failed;
   auto folder = std::filesystem::temp_directory_path(failed);
   std::string path = (failed ? std::filesystem::path("/tmp") : folder) / "weft-XXXXXX";
@@ -59,8 +58,6 @@ void* open_temporary(std::span<const std::byte> image, const std::string& name) 
   if (!handle) refuse_object(name, why);
   return handle;
 }
-
-}  // namespace
 
 LoadedObject::LoadedObject(std::span<const std::byte> image, const std::string& name) : fd_(memory_file(image, name)) {
   // The descriptor stays open as long as the library, so that its path cannot name another file.

@@ -3,16 +3,15 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace weft {
 
-/// A shared object that is loaded from memory (an x86 image of `Codegen::link`) and closed on destruction. The system's
+/// A shared object that is loaded from memory (a CPU image of `Codegen::link`) and closed on destruction. The system's
 /// loader maps it, so that no page is both writable and executable, and debuggers and sanitizers know it.
 class LoadedObject {
  public:
   LoadedObject() = default;
-  /// Throws E301 with the loader's reason. `name` appears in messages and in /proc/self/maps.
+  /// Throws E405 with the loader's reason. `name` appears in messages and in /proc/self/maps.
   LoadedObject(std::span<const std::byte> image, const std::string& name);
   ~LoadedObject();
   LoadedObject(LoadedObject&& other) noexcept;

@@ -16,12 +16,11 @@
 #include "base/log.h"
 
 namespace weft {
-namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
 constexpr uint64_t closed = 0xffffffff;  // beyond all tasks: the part's fields are being written
 
-void pause() {
+static void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #else
@@ -30,7 +29,7 @@ void pause() {
 }
 
 /// Returns the number of cores that the cgroup's quota allows; a large number if there is none.
-double quota_cores() {
+static double quota_cores() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
   double period = 0;
@@ -38,13 +37,11 @@ double quota_cores() {
   return std::atof(quota.c_str()) / period;
 }
 
-int affinity_cores() {
+static int affinity_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
   return CPU_COUNT(&set);
 }
-
-}  // namespace
 
 int available_threads() {
   int cores = std::min(affinity_cores(), static_cast<int>(std::ceil(std::min(quota_cores(), 1e6))));

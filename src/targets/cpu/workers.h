@@ -10,7 +10,7 @@ namespace weft {
 /// The threads that run the tasks of kernels: the library's pool or the embedder's executor.
 class Workers {
  public:
-  /// Throws E210 for an executor without a function or without width.
+  /// Throws E210 for an executor without a function or with a width below 1.
   explicit Workers(const Host& host);
   explicit Workers(const HostExecutor& executor);
 

@@ -59,7 +59,7 @@ class CollectiveLibrary final : public Library {
   CommunicatorCalls calls = {};
 };
 
-/// Opens the library at the first request and never closes it. Throws E501 if it is missing.
+/// Returns the library of the device's vendor, opened at the first request. Throws E501 if it is missing.
 const CollectiveLibrary& library_of(const Device& device) {
   bool is_nvidia = device.info().chip.kind == ChipKind::nvidia;
   static auto& nccl =

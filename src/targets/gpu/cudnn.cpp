@@ -10,7 +10,7 @@
 namespace weft::gpu {
 namespace {
 
-/// cudnnBackendDescriptorType_t.
+/// The values of cudnnBackendDescriptorType_t that Weft uses.
 enum class Kind : int {
   pointwise = 0,
   convolution = 1,
@@ -25,7 +25,7 @@ enum class Kind : int {
   tensor = 17
 };
 
-/// cudnnBackendAttributeType_t.
+/// The values of cudnnBackendAttributeType_t that Weft uses.
 enum class Type : int {
   handle = 0,
   data_type = 1,
@@ -42,7 +42,7 @@ enum class Type : int {
   behavior_note = 19
 };
 
-/// cudnnBackendAttributeName_t.
+/// The values of cudnnBackendAttributeName_t that Weft uses.
 enum class Name : int {
   pointwise_mode = 0,
   pointwise_math_prec = 1,

@@ -7,12 +7,11 @@
 #include "base/log.h"
 
 namespace weft::gpu {
-namespace {
 
 constexpr unsigned non_blocking = 1;  // a stream that does not synchronise with the default stream
 constexpr int capture_this_thread = 1;
 
-std::string what_was_looked_for() {
+static std::string what_was_looked_for() {
   std::string text;
   for (const DriverSearch& search : drivers()) {
     text += cat(text.empty() ? "" : "; ", search.vendor, ": ",
@@ -21,7 +20,7 @@ std::string what_was_looked_for() {
   return text;
 }
 
-[[noreturn]] void refuse_device(const std::string& name) {
+[[noreturn]] static void refuse_device(const std::string& name) {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E501",
                .what = cat("there is no device '", printable(name), "' here"),
@@ -29,7 +28,7 @@ std::string what_was_looked_for() {
                .hint = "`weft devices -v` lists what is here; --device cpu runs without a GPU"});
 }
 
-std::shared_ptr<std::byte> embedders_memory(size_t bytes, const HostAllocator& allocator) {
+static std::shared_ptr<std::byte> embedders_memory(size_t bytes, const HostAllocator& allocator) {
   constexpr size_t alignment = 256;
   if (void* memory = allocator.allocate(allocator.user, bytes, alignment)) {
     auto release = [allocator, bytes](std::byte* data) { allocator.release(allocator.user, data, bytes, alignment); };
@@ -41,24 +40,20 @@ std::shared_ptr<std::byte> embedders_memory(size_t bytes, const HostAllocator& a
 }
 
 template <class Handles>
-Handle created(const Handles& device, int (*create)(Handle*, unsigned), unsigned flags, std::string_view what) {
+static Handle created(const Handles& device, int (*create)(Handle*, unsigned), unsigned flags, std::string_view what) {
   Handle handle = nullptr;
   device->use();
   device->check(create(&handle, flags), what);
   return handle;
 }
 
-}  // namespace
-
 Device::Device(const Driver& driver, int ordinal)
     : driver_(driver), ordinal_(ordinal), info_(driver.describe(ordinal)) {}
 
 std::string Device::cat_name(std::string_view vendor, int ordinal) { return cat(vendor, ":", ordinal); }
 
-namespace {
-
 /// Opens a device. Returns null, so that other devices stay usable, if the chip is not supported or the driver fails.
-std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
+static std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
   try {
     auto device = std::make_shared<Device>(driver, ordinal);
     if (debug_enabled(1, "gpu")) log_text(LogLevel::debug, cat(device->name(), ": ", device->info().name));
@@ -68,8 +63,6 @@ std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
     return nullptr;
   }
 }
-
-}  // namespace
 
 const std::vector<std::shared_ptr<Device>>& devices() {
   static const std::vector<std::shared_ptr<Device>> found = [] {

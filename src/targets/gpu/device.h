@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,8 +9,8 @@
 #include "base/host.h"
 #include "targets/gpu/driver.h"
 
-/// One GPU and its resources. A small move-only object owns each resource and keeps the device alive. Errors are thrown
-/// (E400 memory, E602 anything else).
+/// One GPU and its resources. A small move-only object owns each resource and keeps the device alive. Errors of the
+/// driver are thrown (E400 memory, E602 anything else).
 ///
 ///     std::shared_ptr<Device> device = open_device("nvidia:0");
 ///     Memory x(device, bytes);

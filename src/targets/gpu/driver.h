@@ -52,7 +52,7 @@ struct DriverCalls {
 /// The value of CUDA_ERROR_NOT_READY and hipErrorNotReady.
 inline constexpr int not_ready = 600;
 
-/// A function to find: its pointer in DriverCalls and its name in the vendor's library.
+/// A function to find: the pointer that receives its address, and its name in the vendor's library.
 struct DriverSymbol {
   void** to;
   const char* name;
@@ -72,7 +72,7 @@ struct DeviceInfo {
   Chip chip{};            ///< the target of its kernels
   int64_t memory = 0;     ///< bytes
   int compute_units = 0;  ///< streaming multiprocessors or compute units
-  int wave = 32;          ///< threads that run in step
+  int wave = 32;          ///< threads of a wave (warp)
   int shared_bytes = 0;   ///< most shared memory of a block
   int l2_bytes = 0;
   int driver_version = 0;
@@ -110,7 +110,7 @@ class Driver {
   void check(int error, std::string_view doing) const;
 
  protected:
-  /// Opens the library and finds every symbol. Returns false, with the reason in `why`, if that fails.
+  /// Open the first library that loads; find every symbol. Return false, with the reason in `why`, if that fails.
   bool open(const std::vector<std::string>& names, std::string& why);
   bool find(const std::vector<DriverSymbol>& symbols, std::string& why);
   /// Returns the address of a symbol, or null.

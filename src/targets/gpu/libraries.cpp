@@ -83,7 +83,7 @@ constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cub
                            {"hipblaslt", ChipKind::amd, false, false, open_hipblaslt},
                            {"miopen", ChipKind::amd, true, false, open_miopen}};
 
-/// Opens the library at the first request; never closes it.
+/// Returns the library, opened at the first request and never closed.
 const Library& opened(const Known& which) {
   static std::mutex mutex;  // never destroyed, because the drivers may be gone by then
   static auto& libraries = *new std::array<std::unique_ptr<Library>, std::size(known)>;

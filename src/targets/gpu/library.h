@@ -9,7 +9,7 @@
 /// Code that the wrappers of the vendors' libraries share.
 namespace weft::gpu {
 
-/// An owned object (descriptor) of a library, which is destroyed with this.
+/// An owned object (descriptor) of a library; this wrapper destroys it.
 class LibraryObject {
  public:
   LibraryObject() = default;
@@ -53,9 +53,9 @@ class Library {
   LibraryObject made(int (*create)(Handle*), int (*destroy)(Handle), std::string_view doing) const;
 
  protected:
-  /// Returns the library's handle for the calling thread's device; creates it at the first request.
+  /// Returns the library's handle for `device`, which is current; creates it at the first request.
   std::shared_ptr<LibraryHandle> handle_of(const Device& device, int (*create)(Handle*), int (*destroy)(Handle)) const;
-  /// Opens the first file that exists and finds all functions in it; their names begin with `prefix`.
+  /// Opens the first file that has all functions; their names begin with `prefix`.
   void open(const std::string& prefix, std::span<const DriverSymbol> functions);
   template <class F>
   static void** slot(F& function) {

@@ -20,7 +20,7 @@ int miopen_type(DType type) {
   }
 }
 
-/// miopenConvSolution_t.
+/// The layout of miopenConvSolution_t.
 struct Solution {
   float milliseconds;
   size_t workspace;

@@ -20,7 +20,7 @@ def labels(**given: object) -> str:
 
 
 class Metrics:
-    """Counts of requests by model and status, and their durations. Other figures are read from the queues."""
+    """Counts of HTTP requests by model and status, and durations of successful ones. The queues give other figures."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

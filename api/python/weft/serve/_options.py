@@ -40,10 +40,11 @@ def at_least(least: int):
 class Options:
     models: list[str] = dataclasses.field(default_factory=list)  #: "digits.onnx", "name=model.weft"
     model_folder: str | None = None
-    versions: int = 1  #: of each model of the folder, the newest
+    versions: int = 1  #: number of newest versions to serve of each model of the folder
     poll: float = 1.0
     device: str = "auto"
-    devices: list[str] = dataclasses.field(default_factory=list)  #: "gpu:0,gpu:1": a program split over both, each
+    #: one copy of each model per entry; "gpu:0,gpu:1" splits a copy over both
+    devices: list[str] = dataclasses.field(default_factory=list)
     threads: int = 0
     precision: str = "f32"
     instances: int = 1

@@ -55,7 +55,7 @@ def count_of(shape: list[int]) -> int:
 
 
 def flat(data: Any, name: str) -> list[Any]:
-    """Returns the elements of a list, or of a list of lists of any depth."""
+    """Returns the elements of a list, or of nested lists of at most MOST_AXES levels."""
     if not isinstance(data, list):
         raise bad(f"the data of '{name}' is not a list")
     for _ in range(MOST_AXES):
@@ -69,7 +69,7 @@ def flat(data: Any, name: str) -> list[Any]:
 
 
 def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
-    """Converts elements to an array of the type; raises Refused for numbers that the type cannot hold."""
+    """Converts elements to an array of the type. Raises Refused for elements of another kind, integers out of range."""
     kinds = set(map(type, data))
     allowed = {bool} if dtype == "bool" else {int, float} if dtype in ("f16", "f32", "f64", "bf16") else {int}
     if not kinds <= allowed:

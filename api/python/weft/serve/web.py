@@ -42,8 +42,8 @@ def host_of(text: str) -> str:
 
 
 class Guard:
-    """Refuses requests without the token, requests that a browser sends for another site, and host names that are
-    not this machine's."""
+    """Refuses requests without the token (if there is one) and requests that a browser sends for another site. A server
+    on a loopback address also refuses other host names."""
 
     def __init__(self, app: Any, options: Options) -> None:
         self.app, self.token, self.is_local = app, options.token, options.host in LOOPBACK_NAMES

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/onnx/export/export.h"
 
-#include "base/text.h"
 #include "frontends/onnx/export/operators.h"
 #include "frontends/onnx/file/writer.h"
 
 namespace weft::onnx {
-namespace {
 
-std::string program_graph(const Program& program) {
+static std::string program_graph(const Program& program) {
   const Module& main = program.main();
   Out out(main);
   std::string ports, defaults;
@@ -29,8 +27,6 @@ std::string program_graph(const Program& program) {
   std::string name = message({{2, program.name.empty() ? "weft" : program.name}});
   return out.take_nodes() + name + out.take_weights() + defaults + ports;
 }
-
-}  // namespace
 
 std::string export_program(const Program& program) {
   std::string model, opset;

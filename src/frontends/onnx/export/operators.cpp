@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "frontends/onnx/export/control.h"
 #include "frontends/onnx/export/windows.h"

@@ -9,11 +9,10 @@
 #include "frontends/onnx/file/writer.h"
 
 namespace weft::onnx {
-namespace {
 
 constexpr uint32_t graph_node = 1, graph_weight = 5;
 
-std::string attribute_text(const OutAttribute& attribute) {
+static std::string attribute_text(const OutAttribute& attribute) {
   std::string out;
   put_text(out, 1, attribute.name);
   auto put_kind = [&](AttributeKind kind) { put_integer(out, 20, static_cast<int64_t>(kind)); };
@@ -36,12 +35,10 @@ std::string attribute_text(const OutAttribute& attribute) {
 }
 
 /// Returns the name of a node: the quoted part of its source, else the whole source.
-std::string node_name(const std::string& source) {
+static std::string node_name(const std::string& source) {
   size_t begin = source.find('\''), end = source.rfind('\'');
   return begin != std::string::npos && end > begin + 1 ? source.substr(begin + 1, end - begin - 1) : source;
 }
-
-}  // namespace
 
 std::string message(std::initializer_list<std::pair<uint32_t, std::string>> fields) {
   std::string out;

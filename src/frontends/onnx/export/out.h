@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <map>
 #include <set>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>

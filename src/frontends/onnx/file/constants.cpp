@@ -7,18 +7,17 @@
 #include "base/error.h"
 
 namespace weft::onnx {
-namespace {
 
 constexpr int64_t largest_dense = 64 << 20;  // bytes
 
-[[noreturn]] void fail_sparse(const SparseTensor& sparse, std::string code, std::string what) {
+[[noreturn]] static void fail_sparse(const SparseTensor& sparse, std::string code, std::string what) {
   throw Error({.kind = ErrorKind::model,
                .code = std::move(code),
                .what = cat("sparse tensor '", printable(sparse.values.name), "' ", what)});
 }
 
 /// Returns the flat position of value `n`. `indices` holds flat positions, or a row of coordinates for each value.
-int64_t position(const SparseTensor& sparse, const std::vector<int64_t>& indices, size_t n, int64_t total) {
+static int64_t position(const SparseTensor& sparse, const std::vector<int64_t>& indices, size_t n, int64_t total) {
   size_t rank = sparse.dims.size();
   bool is_flat = sparse.indices.dims.size() == 1;
   int64_t at = is_flat ? indices[n] : 0;
@@ -31,8 +30,6 @@ int64_t position(const SparseTensor& sparse, const std::vector<int64_t>& indices
   if (at < 0 || at >= total) fail_sparse(sparse, "E148", cat("has index ", at, " of ", sparse.dims));
   return at;
 }
-
-}  // namespace
 
 Tensor to_tensor(const TensorData& data) {
   Tensor tensor{.dtype = data.type, .dims = data.dims, .data = data.bytes};

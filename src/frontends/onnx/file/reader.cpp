@@ -154,8 +154,8 @@ TypeProto read_tensor_type(Wire wire, TypeProto::Kind kind) {
 
 TypeProto read_type(Wire wire, int depth);
 
-/// Reads a container's type. Sequence and optional hold a type in field 1; map has its key there and the type in field
-/// 2.
+/// Reads a container's type. A sequence or optional has its inner type in field 1. A map has its key type in field 1
+/// and its value type in field 2.
 TypeProto read_container_type(Wire wire, TypeProto::Kind kind, int depth) {
   TypeProto type{.kind = kind};
   uint32_t inner_field = kind == TypeProto::Kind::map ? 2 : 1;
@@ -408,7 +408,7 @@ void check_versions(Model& model, const ReadOptions& options) {
   }
 }
 
-/// True when the first field could be one of ModelProto's: other files are refused here, with a clear error.
+/// True if the first field could be one of ModelProto's. Other files get an error that says what they are.
 bool starts_like_a_model(std::span<const std::byte> file) {
   if (file.size() < 2) return false;
   constexpr int numbers[] = {1 << 3, 5 << 3};

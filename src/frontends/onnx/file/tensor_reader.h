@@ -14,9 +14,9 @@ struct TensorSource {
   frontend::ExternalFiles& external;
 };
 
-/// Reads a TensorProto. Its bytes stay where they are, in the model or in an external file, except that numbers in
-/// `int32_data`, `int64_data` and `uint64_data` are decoded into memory. Throws E146 (size overflows), E147 and E148
-/// (bytes and dims disagree), E149 (element type), E150 (negative dim), E160 and E161 (external data).
+/// Reads a TensorProto. Its bytes are views of the model or of an external file; copies are made only of `int32_data`,
+/// `int64_data` and `uint64_data`, and of floats in several pieces. Throws E146 (size overflows), E147 and E148 (bytes
+/// and dims disagree), E149 (element type), E150 (negative dim), E160 and E161 (external data).
 TensorData read_tensor(Wire wire, const TensorSource& source);
 
 SparseTensor read_sparse_tensor(Wire wire, const TensorSource& source);

@@ -8,14 +8,11 @@
 #include "base/text.h"
 
 namespace weft::onnx {
-namespace {
 
-void put_number(std::string& out, uint64_t value) {
+static void put_number(std::string& out, uint64_t value) {
   for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
   out += static_cast<char>(value);
 }
-
-}  // namespace
 
 void put_integer(std::string& out, uint32_t field, int64_t value) {
   put_number(out, field << 3);

@@ -23,7 +23,7 @@ int64_t element_code(DType type);
 /// Encodes a TensorProto; without a name if `name` is empty.
 std::string tensor_bytes(const Tensor& tensor, std::string_view name);
 
-/// Returns the names that a node and its bodies read from the graph around the node.
+/// Returns the names that a node and its bodies read, including names of values that the bodies make themselves.
 std::vector<std::string_view> reads_of(const Node& node);
 
 /// Calls `visit` with each graph that an attribute of the node holds.

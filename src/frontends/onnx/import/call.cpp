@@ -4,10 +4,7 @@
 #include "base/error.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/core_ops.h"
-#include "ir/symbols.h"
 #include "ops/build.h"
-#include "ops/indexed.h"
-#include "ops/quantize.h"
 #include "ops/wide.h"
 
 namespace weft::onnx {

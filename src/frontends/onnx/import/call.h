@@ -49,7 +49,7 @@ class Call : public frontend::Builder {
   /// Returns the elements of integer input `i` as sizes. Elements that are unknown until the run become run-time
   /// symbols; the run throws E314 if one is below `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// Returns the only element of integer input `i` as a size, as above; E140 if the input has several elements or none.
+  /// Returns the only element of integer input `i`, as `sizes` does; E140 if the input has several elements or none.
   Dim size(size_t i, int64_t least = 0) const;
   /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
   /// depends on a symbol.
@@ -96,7 +96,7 @@ class Call : public frontend::Builder {
   /// Throws E159: input `i` is not known at compile time. `what` ends the sentence: "gives its axes, which ...".
   [[noreturn]] void needs_constant(size_t i, std::string what) const;
   const Attribute* find(std::string_view name) const;
-  /// Returns the attribute's value as a T; nothing if it is not given; E141 if it is of another kind.
+  /// Returns the attribute's value as a T; null if it is not given; E141 if it is of another kind.
   template <class T>
   const T* get(std::string_view name) const;
   template <class T>

@@ -464,11 +464,9 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
   decisions_.made.resize(decisions);
 }
 
-namespace {
-
 /// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
 /// Returns false if none is left. Decisions in `known` are no guesses and stay.
-bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
+static bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);
     if (decisions.given.try_emplace(text, !decisions.made[i].holds).second) return true;
@@ -479,7 +477,7 @@ bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::m
 
 constexpr int max_tries = 64;  // combinations of decisions that are tried for one model
 
-std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
+static std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
   const std::map<std::string, bool> known = options.decisions->given;
   std::optional<Error> first;
   for (int tries = 0; tries < max_tries; ++tries) {
@@ -494,8 +492,6 @@ std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptio
   options.decisions->given = known;
   throw Error(*first);
 }
-
-}  // namespace
 
 // ---- Graphs ----
 
@@ -558,7 +554,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
     size_t known = problems_.size(), known_static = static_problems_, operands = static_operands();
     try {
       node(*next, scope);
-      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // inside the node's body
+      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // a fault in the node's body
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
@@ -757,11 +753,10 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
   return outputs;
 }
 
-namespace {
-
-/// Collects the parameters of `main` from which small integer tensors compute the value. Returns false if the value
-/// depends on anything else.
-bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
+/// Collects the parameters of `main` that determine the value. Returns false unless all of these are small and every
+/// instruction between them and the value gives a small tensor of integers or bools.
+static bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen,
+                         std::vector<Value>& sources) {
   constexpr size_t most = 256;
   constexpr int64_t longest = 4096;
   Instruction& def = *value.def;
@@ -773,8 +768,6 @@ bool find_sources(Value value, const Module& main, std::set<const Instruction*>&
   return !is_float(value.dtype()) && !def.inputs.empty() && def.modules.empty() &&
          std::ranges::all_of(def.inputs, [&](Value input) { return find_sources(input, main, seen, sources); });
 }
-
-}  // namespace
 
 std::string Importer::note_static(Value value, size_t number, std::string_view op, bool is_length) {
   std::set<const Instruction*> seen;

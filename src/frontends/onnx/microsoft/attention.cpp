@@ -75,7 +75,8 @@ Expr part_of_packed(Expr packed, int64_t i) {
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
 
-/// Returns query, key and value: separate, packed in one or two tensors, or with k and v already split into heads.
+/// Returns query, key and value from inputs that are separate, packed in one or two tensors, or (k and v) split into
+/// heads. Adds the bias to separate inputs.
 Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   Expr q = arg(c, 0);
   if (q.rank() == 5) return {part_of_packed(q, 0), part_of_packed(q, 1), part_of_packed(q, 2)};
@@ -101,8 +102,8 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   return {q, k, v};
 }
 
-/// Returns a cache in the order of the beams. Beam search does not reorder caches: indirection[batch, beam, token] is
-/// the beam whose cache row holds a past token.
+/// Returns a cache in the order of the beams. Beam search does not reorder caches: beams[batch, beam, token] is the
+/// beam whose cache row holds a past token.
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];

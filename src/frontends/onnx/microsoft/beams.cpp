@@ -6,7 +6,6 @@
 #include "base/numeric.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
-#include "frontends/onnx/import/importer.h"
 #include "frontends/onnx/microsoft/generation.h"
 
 namespace weft::onnx {
@@ -78,8 +77,8 @@ Expr first_tokens(Call& c, ModelType type, const Dim& batch) {
   return full(c, DType::i32, {batch, 1}, static_cast<double>(start));
 }
 
-/// Returns the generator of a model with an encoder; runs the encoder on input 0. The decoder reads one token, the
-/// last, if the model declares its input so; otherwise it reads all tokens so far.
+/// Returns the generator of a model with an encoder; runs the encoder on input 0. The decoder reads only the last token
+/// if the model declares an input of one token; otherwise it reads all tokens so far.
 Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, const Dim& most) {
   const Graph& decoder = c.graph("decoder");
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");

@@ -54,8 +54,8 @@ struct Storage {
   Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: not scaled
   int64_t width = 0;
 
-  /// Returns x in this format: rounds half to even and saturates. Two 4-bit numbers, plus 8 each, share a byte, the
-  /// first in the low bits.
+  /// Returns x in this format. Integers are rounded half to even and saturate. Two 4-bit numbers, plus 8 each, share a
+  /// byte, the first in the low bits.
   Expr stored(Call& c, Expr x, DType type) const {
     if (!scale) return x;
     Expr q = convert(x, DType::f32) / Expr{&c, scale};
@@ -84,7 +84,7 @@ struct Storage {
   }
 };
 
-/// Returns the storage of keys or values in the node; `cache` and `scale` are inputs.
+/// Returns the node's storage format of keys or values; `cache` and `scale` are the indices of these inputs.
 Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t scale) {
   std::string kind = c.text(attribute, "NONE");
   int64_t width = c.integer("kv_cache_bit_width", 0);

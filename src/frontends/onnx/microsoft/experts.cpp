@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/tensor.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
 #include "frontends/onnx/import/expr.h"
@@ -44,8 +43,8 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
 Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
-/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores), which are also the
-/// weights.
+/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores). Their probabilities are
+/// the weights, scaled to add up to 1 if the node asks for it.
 Routes routes_of(Call& c) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));
@@ -126,7 +125,7 @@ struct ExpertActivation {
   std::string name;
   int64_t fusion;
   double alpha, beta, limit;
-  bool limits_gated;  ///< true if `limit` applies to gate * sigmoid(gate), false if to the gate
+  bool limits_gated;  ///< true if `limit` applies to gate * sigmoid(alpha * gate), false if to the gate
 
   explicit ExpertActivation(Call& c)
       : name(c.text("activation_type", "relu")),
@@ -270,8 +269,8 @@ Values quantized_experts(Call& c) {
 
 // --- routing ---------------------------------------------------------------------------------------------------------
 
-/// Returns bool[tokens, experts], true for experts in the highest-rated groups of each token, `best` in number. A group
-/// is rated by the sum of its `each` highest scores.
+/// Returns bool[tokens, experts], true for experts in the `best` highest-rated groups of each token. A group is rated
+/// by the sum of its `each` highest scores.
 Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t each) {
   Dim tokens = scores.dims()[0], size = floordiv(scores.dims()[1], groups);
   Expr grouped = reshape(scores, {tokens, groups, size});

@@ -30,10 +30,8 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
   return r;
 }
 
-namespace {
-
 /// Returns bool[batch, vocabulary], true for the tokens in ids[batch, n] whose `counts` is true.
-Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
+static Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
   Expr place = select(counts, convert(ids, DType::i64), scalar(b, vocabulary));
@@ -43,7 +41,7 @@ Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
 }
 
 /// Returns the tokens that would repeat an n-gram of tokens[batch, length], as bool[batch, vocabulary].
-Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) {
+static Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) {
   Dim length = tokens.dims()[1], runs = max(length - (n - 1), 0);
   auto part = [&](int64_t j) { return slice(tokens, 1, j, runs); };
   Expr same = equal(part(0), part(0));
@@ -55,7 +53,7 @@ Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) 
 }
 
 /// Returns the scores[batch, vocabulary] of the token after ids[batch, n], with -inf for tokens that repeat an n-gram.
-Values repeat_block(Call& c) {
+static Values repeat_block(Call& c) {
   c.expect_ranks({{0, 2}, {1, 2}});
   int64_t n = c.integer("ngram_size");
   if (n < 1 || n > max_ngram) c.fail("E145", cat("ngram_size must be in [1, ", max_ngram, "], is ", n));
@@ -63,8 +61,6 @@ Values repeat_block(Call& c) {
   Expr banned = repeating(c, arg(c, 0), n, scores.dims()[1]);
   return {select(banned, -std::numeric_limits<double>::infinity(), scores)};
 }
-
-}  // namespace
 
 Expr ruled(const Builder& b, const ScoreRules& r, Expr scores, Expr tokens) {
   Dim vocabulary = scores.dims()[1], length = tokens.dims()[1];
@@ -125,16 +121,12 @@ Expr repeated(Expr x, int64_t count) {
   return reshape(broadcast(reshape(x, apart), whole), dims);
 }
 
-namespace {
-
-Decoded decoded(Call& c, const Builder& b, const Graph& graph, const Values& inputs) {
+static Decoded decoded(Call& c, const Builder& b, const Graph& graph, const Values& inputs) {
   size_t pasts = inputs.size() - 3;
   Values results = run_graph(c, b, graph, inputs, 1 + pasts);
   return {last_scores(b, results[0]),
           Values(results.begin() + 1, results.begin() + 1 + static_cast<std::ptrdiff_t>(pasts))};
 }
-
-}  // namespace
 
 Generator decoder_only(Call& c, Expr ids, Value given_mask, double pad) {
   const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
@@ -185,7 +177,7 @@ Values token_search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The carried values: tokens [batch, most] so far, whether each row has ended, the next token to decode.
+  // The carried values: tokens [batch, most] so far, the next token to decode, if each row has ended, state, pasts.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -243,8 +235,8 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces scores by `filter`, either for the least likely tokens, whose probabilities sum to at most
-/// 1 - top_p, or (takes_from_the_top) for all tokens after the most likely ones, whose probabilities exceed top_p.
+/// Top-p sampling: replaces scores by `filter`. These are the scores of the least likely tokens that together have a
+/// probability of at most 1 - top_p, or (takes_from_the_top) of all tokens after the likeliest ones that exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
@@ -263,7 +255,8 @@ Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   return {&b, b.emit(ScatterElements{.axis = 1}, {scores, sorted[1], kept})};
 }
 
-/// Samples a token from the softmax of the scores: the first whose running sum of exp(score) exceeds a random number.
+/// Samples a token from the softmax of the filtered scores: the first at which the running sum of exp(score) exceeds a
+/// random share of the total.
 Expr sampled(const Builder& b, const SamplingRules& r, Expr scores, Values& state) {
   if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
   if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;

@@ -33,7 +33,7 @@ struct Decoded {
   Values pasts;  ///< pasts (keys and values) for the next run of the decoder
 };
 
-/// A model that computes the probabilities of the next token for rows of tokens.
+/// A model that computes the scores of the next token for rows of tokens.
 struct Generator {
   Expr tokens;  ///< the tokens with which rows begin, i32[rows, given]
   Decoded first;
@@ -44,7 +44,7 @@ struct Generator {
 /// Returns the generator of a decoder like GPT-2 for ids[rows, given]. mask is i32[rows, given]; null hides `pad`
 /// tokens.
 Generator decoder_only(Call& c, Expr ids, Value mask, double pad);
-/// Throws for a prompt of `given` tokens that leaves no room for another token.
+/// Requires that after a prompt of `given` tokens there is room for another one: at most `most` tokens in all.
 void expect_room(Call& c, const Dim& given, const Dim& most);
 /// Repeats each row of x[n, ..] `count` times: [n * count, ..].
 Expr repeated(Expr x, int64_t count);

@@ -98,7 +98,7 @@ Expr q6_k(const Block& b) {
   return b.repeated(step, 16) * convert(b.join(parts) - 32, DType::f32);
 }
 
-/// Returns the sixteen values of IQ4, which are closer together around 0.
+/// Looks up 4-bit numbers in IQ4's table of sixteen values, which are closer together around 0.
 Expr uneven(const Block& b, Expr number) {
   const std::vector<int64_t> values = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   Expr table{&b.c, constant(b.c.module(), make_i64_tensor(values))};

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 #include "frontends/common/indexing.h"
-#include "frontends/onnx/ops/attention.h"
 
 namespace weft::onnx {
 

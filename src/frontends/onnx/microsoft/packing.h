@@ -22,12 +22,12 @@ struct Packing {
 
 Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
-/// For each token, its sequence and its positions.
+/// The sequence and the positions of each token.
 struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: the token's sequence, its index among the new tokens, and among all
+  Expr sequence, number, position;  ///< [tokens]: the sequence, the index among its new tokens, among all its tokens
 };
 
-/// Finds each token's place. `sums`: running sums of lengths, i64[batch + 1]; `past`: lengths of the pasts, i64[batch].
+/// Finds them for `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past lengths, [batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences given by the running sums of their lengths. A run fails unless the sums begin at 0, end at the number of

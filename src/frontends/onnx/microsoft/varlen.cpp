@@ -92,7 +92,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
 struct PaddedRows {
   Call& c;
   Dim batch, each;
-  std::optional<Packing> packing;  ///< where sequences have lengths of their own
+  std::optional<Packing> packing;  ///< set if the sequences differ in length
   std::optional<Expr> is_token;    ///< bool[batch, tokens of each, 1]
   Expr length;                     ///< i64[batch]
 
@@ -124,8 +124,8 @@ PaddedRows padded_rows(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Returns one row for each sequence: the decays, the keys and the terms added to the state of the first `capacity`
-/// tokens, concatenated.
+/// Returns one row for each sequence. It concatenates three quantities of the first `capacity` tokens: the decays, the
+/// keys, and the terms that the tokens add to the state.
 Expr state_update(Call& c, const PaddedRows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);

@@ -110,7 +110,7 @@ Values one_hot_encoder(Call& c) {
   return {c.emit(Gather{.axis = 0}, {rows, column})};
 }
 
-/// Concatenates the inputs as f32, each cut or zero-padded to its given number of features.
+/// Concatenates the inputs' features as f32. Each input must have its number of features in inputdimensions (E151).
 Values feature_vectorizer(Call& c) {
   auto sizes = c.integers("inputdimensions");
   if (sizes.size() != c.input_count())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// If, Loop and Scan: a node's subgraphs become bodies of the program (ir/control.h).
+// If, Loop, Scan and SequenceMap: a node's subgraphs become bodies of the program (ir/control.h).
 #include <algorithm>
 
 #include "frontends/common/control.h"

@@ -161,7 +161,7 @@ Expr with_bias(Call& c) { return c.has_input(1) ? arg(c, 0) + arg(c, 1) : arg(c,
 Values bias_gelu(Call& c) { return {gelu(with_bias(c))}; }
 Values fast_gelu(Call& c) { return {tanh_gelu(with_bias(c))}; }
 
-/// Multiplies the first half of the channels by gelu of the second.
+/// Adds the bias, then multiplies the first half of the channels by gelu of the second.
 Values bias_split_gelu(Call& c) {
   Expr x = with_bias(c);
   int64_t last = x.rank() - 1;

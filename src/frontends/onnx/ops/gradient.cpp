@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient (ai.onnx.preview.training): the derivatives of a value of the graph with respect to others, in reverse mode
 // over the instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs
-// replace the values that `xs` and `zs` name, so the instructions between are copied. If they are these values
+// replace the values that `xs` and `zs` name, so the instructions between are copied. If the inputs are these values
 // themselves, a later pass merges equal instructions.
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,6 @@
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/control.h"
-#include "ir/core_ops.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 

@@ -67,7 +67,7 @@ Values flatten(Call& c) {
   return {reshape(x, {product(front), product(back)})};
 }
 
-/// Decides whether Squeeze without axes removes an axis, whose size must be 1. A symbolic size gets a guard.
+/// True if Squeeze without axes removes an axis of this size, because the size is 1. A symbolic size gets a guard.
 bool removes(Call& c, const Dim& size) {
   return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
 }

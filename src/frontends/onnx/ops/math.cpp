@@ -200,7 +200,7 @@ Values mean_variance_normalization(Call& c) {
   return {centred / (sqrt(reduce(ReduceFn::mean, centred * centred, axes)) + 1e-9)};
 }
 
-/// Computes minus the weighted log-probability of each target class; classes are axis 1.
+/// Computes minus the weighted log-probability of each target class, then reduces it; classes are axis 1.
 Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value weight, const std::string& reduction) {
   if (log_probability.rank() != target.rank() + 1)
     c.fail("E151", cat("needs targets of one axis less than ", log_probability.dims(), ", has ", target.dims()));
@@ -232,8 +232,8 @@ Values softmax_cross_entropy(Call& c) {
           log_probability};
 }
 
-/// Returns x minus the zero point in input `zero_input`, in i16; x itself for a zero point of 0. A vector of zero
-/// points has one for each row or column.
+/// Returns x minus the zero point in input `zero_input`, in i16; x itself for a constant zero point of 0. A vector has
+/// a zero point for each row (`is_row`) or column.
 Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
   if (!c.has_input(zero_input)) return x;
   auto known = c.constant(zero_input);

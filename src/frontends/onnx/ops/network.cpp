@@ -322,8 +322,8 @@ Values instance_normalization(Call& c) {
   return {y * along(arg(c, 1), 1, x.rank()) + along(arg(c, 2), 1, x.rank())};
 }
 
-/// Normalises over the axes from `axis` on, then scales. Also returns the mean and 1 / deviation if the node has these
-/// outputs.
+/// Normalises over the axes from `axis` on, then scales and adds the bias. Also returns the mean and 1 / deviation if
+/// the node has one of these outputs.
 Values layer_normalization(Call& c) {
   c.expect_inputs(2, 3);
   Expr x = arg(c, 0);

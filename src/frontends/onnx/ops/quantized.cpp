@@ -287,7 +287,7 @@ Values matmul_nbits(Call& c) {
   return {c.has_input(5) ? y + arg(c, 5) : y};
 }
 
-/// Returns the sixteen values of a 4-bit type of bitsandbytes: 0 is FP4, 1 is NF4.
+/// Returns the sixteen values of a 4-bit type of bitsandbytes: FP4 for `type` 0, NF4 for 1.
 Value four_bit_values(Call& c, int64_t type) {
   constexpr double fp4[] = {0, 0.0052083333, 0.6666667, 1, 0.33333334, 0.5, 0.16666667, 0.25};
   constexpr double nf4[] = {-1,        -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0,

@@ -6,7 +6,6 @@
 
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
-#include "ir/core_ops.h"
 
 namespace weft::onnx {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports RNN, GRU and LSTM: reads attributes and runs both directions; common/recurrent.h computes the cells.
+// Imports RNN, GRU and LSTM: reads attributes and runs one or two directions; common/recurrent.h computes the cells.
 #include <algorithm>
 
 #include "frontends/common/recurrent.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling of images at fractional positions: GridSample, AffineGrid, RoiAlign, DeformConv.
+// Sampling of images at given positions or in regions: GridSample, AffineGrid, pooling of regions, DeformConv.
 #include <algorithm>
 #include <limits>
 
@@ -39,7 +39,7 @@ Values align_regions(Call& c) {
   return {roi_align(arg(c, 0), arg(c, 1), arg(c, 2), form)};
 }
 
-/// Returns the largest element of each bin of regions (batch, x1, y1, x2, y2), rounded to whole pixels; 0 if empty.
+/// Returns the largest element of each bin; 0 for an empty bin. Regions (batch, x1, y1, x2, y2) are rounded to pixels.
 Values max_roi_pool(Call& c) {
   Expr x = arg(c, 0), rois = arg(c, 1);
   auto pooled = c.integers("pooled_shape");

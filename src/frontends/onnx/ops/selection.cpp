@@ -7,18 +7,17 @@
 #include "frontends/onnx/import/expr.h"
 
 namespace weft::onnx {
-namespace {
 
 /// Returns the slices where the condition holds; without an axis, flattens x first. Leaves out elements beyond the end
 /// of a shorter condition.
-Values compress(Call& c) {
+static Values compress(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
   if (!c.has("axis")) x = flat(x);
   return {gather(x, true_places(convert(arg(c, 1), DType::boolean)), axis)};
 }
 
-Values unique(Call& c) {
+static Values unique(Call& c) {
   std::optional<int64_t> axis;
   if (c.has("axis")) axis = c.axis(c.integer("axis"), c.input(0).rank());
   auto [values, first, inverse, counts] = unique(arg(c, 0), axis, c.flag("sorted", true));
@@ -26,13 +25,13 @@ Values unique(Call& c) {
 }
 
 /// Imports com.microsoft's Unique: values in order of first appearance, then ONNX's outputs 2 and 3.
-Values unique_as_they_come(Call& c) {
+static Values unique_as_they_come(Call& c) {
   auto [values, first, inverse, counts] = unique(arg(c, 0), {}, false);
   return {values, inverse, counts};
 }
 
 /// Returns the batch, class and box index of each box that is kept, [selected, 3].
-Values non_max_suppression(Call& c) {
+static Values non_max_suppression(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}});
   Expr scores = arg(c, 1);
   auto limit = [&](size_t i, double fallback) {
@@ -52,8 +51,6 @@ constexpr Operator selection_table[] = {
     {"", "Unique", unique},
     {"com.microsoft", "Unique", unique_as_they_come},
 };
-
-}  // namespace
 
 std::span<const Operator> selection_operators() { return selection_table; }
 

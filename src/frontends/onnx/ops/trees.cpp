@@ -23,7 +23,7 @@ struct Forest {
   std::vector<int64_t> feature = {}, yes = {}, no = {}, leaf = {};
   std::vector<double> value = {};
   std::vector<bool> missing_is_yes = {};
-  std::vector<std::vector<double>> members = {};  ///< the sets of nodes that test membership
+  std::vector<std::vector<double>> members = {};  ///< of each node with Mode::member: the values it accepts
   std::vector<int64_t> roots = {};
   std::vector<double> weights = {};  ///< [leaves, targets]
   int64_t targets = 1, features = 0;

@@ -4,9 +4,8 @@
 #include <algorithm>
 
 namespace weft::onnx {
-namespace {
 
-void set_explicit_pads(Call& c, Window& w, size_t axes) {
+static void set_explicit_pads(Call& c, Window& w, size_t axes) {
   auto pads = c.integers("pads");
   if (pads.empty()) pads.assign(2 * axes, 0);
   if (pads.size() != 2 * axes) c.fail("E140", cat("has ", pads.size(), " pads for ", axes, " spatial axes"));
@@ -15,8 +14,6 @@ void set_explicit_pads(Call& c, Window& w, size_t axes) {
     w.pads_end.push_back(pads[axes + i]);
   }
 }
-
-}  // namespace
 
 std::vector<int64_t> per_axis(Call& c, std::string_view name, size_t count, int64_t fallback, int64_t least) {
   auto numbers = c.integers(name);
