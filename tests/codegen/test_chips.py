@@ -3,7 +3,7 @@
 instruction that the chip has. On this CPU the sample kernels also run, without and with checks, and are compared with
 numpy.
 
-A plain run compiles one of the three files of samples for each chip, others each day.
+A plain run compiles one of the three files of samples for each chip, a different one each day.
 
 WEFT_KC names the compiler driver; the default is that of the release build.
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels of both packages, built from the tree and used without it: on one day in three, and with --release always."""
+"""The wheels of both packages, built from the tree and used without it. A plain run tests them on one day in three,
+--release always."""
 
 import os
 import subprocess
