@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin: what a plain run tests today (the mark `rotates`), and in which order (the mark `long`)."""
+"""A pytest plugin that selects the tests of a plain run by the day (mark `rotates`) and orders tests (mark `long`)."""
 import collections
 import zlib
 
@@ -9,20 +9,21 @@ from places import DAY, IS_FULL
 
 
 def values_of(item):
-    """Returns for each list of a test's parameters which value the test has: an object to compare, for each list."""
+    """Returns a tuple for each `parametrize` mark and each fixture with parameters: id() of the values in this test."""
     if not hasattr(item, "callspec"):
         return []
     given = item.callspec.params
     names = [mark.args[0] for mark in item.iter_markers("parametrize")]
     lists = [[name.strip() for name in (of.split(",") if isinstance(of, str) else of)] for of in names]
-    lists += [[name] for name in given if not any(name in of for of in lists)]  # of fixtures
+    lists += [[name] for name in given if not any(name in of for of in lists)]  # parameters of fixtures
     return [tuple(id(given[name]) for name in of) for of in lists]
 
 
 def of_other_days(items):
-    """Returns the tests that a plain run leaves out today: of a function with the mark `rotates(n)` it takes one in n, others each
-    day. Of a function with several lists of parameters it takes each value of each list, if another list has n or more (a Latin
-    square). A function without parameters runs on one day in n, unless the mark is that of its file."""
+    """Returns the tests that a plain run leaves out today. Of a function with the mark `rotates(n)` it runs one test in
+    n, a different one each day. If the function has several lists of parameters, each value of a list occurs every day,
+    provided that another list has n or more values (a Latin square). A function without parameters runs on one day in
+    n; if only its file has the mark, it runs every day."""
     functions = collections.defaultdict(list)
     for item in items:
         node, _ = next(item.iter_markers_with_node("rotates"), (None, None))
@@ -30,7 +31,7 @@ def of_other_days(items):
             functions[item.parent, item.originalname].append(item)
     found = set()
     for (_, name), tests in functions.items():
-        ranks = collections.defaultdict(dict)  # of a list, its values in order
+        ranks = collections.defaultdict(dict)  # number of a list -> {value: its rank}
         for item in tests:
             numbers = [ranks[i].setdefault(value, len(ranks[i])) for i, value in enumerate(values_of(item))]
             if (sum(numbers) + DAY + zlib.crc32(name.encode())) % item.get_closest_marker("rotates").args[0]:
@@ -39,8 +40,8 @@ def of_other_days(items):
 
 
 def long_first(items, workers):
-    """Returns the tests in an order in which each worker begins with its part of the long ones: a long test that begins last would
-    leave the other processors idle. pytest-xdist gives each worker consecutive tests."""
+    """Returns the tests in another order: each worker begins with its share of the long tests, because a long test that
+    begins last would leave the other processors idle. pytest-xdist gives each worker consecutive tests."""
     is_long = [bool(item.get_closest_marker("long")) for item in items]
     longs, others = ([item for item, long in zip(items, is_long) if long == wanted] for wanted in (True, False))
     found = []

@@ -11,13 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release"))
 IS_FULL = bool(os.environ.get("WEFT_TEST_FULL"))  # ./x test --release
-DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))  # it chooses what a plain run tests
+DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))  # decides which tests a plain run takes
 DIGITS = ROOT / "examples" / "digits"
 sys.path.insert(0, str(BUILD / "python"))
 
 
 def todays(cases, share):
-    """Returns one case in `share`, others each day; with IS_FULL all of them."""
+    """Returns one case in `share`, different ones each day; all cases if IS_FULL."""
     return cases if IS_FULL else cases[DAY % share :: share]
 
 

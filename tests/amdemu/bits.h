@@ -101,8 +101,8 @@ u32 bit_field(u32 x, u32 first, u32 count);
 i32 signed_bit_field(i32 x, u32 first, u32 count);
 /// Returns four bytes that `selector` chooses from the eight of `high` and `low` (v_perm_b32).
 u32 permuted_bytes(u32 high, u32 low, u32 selector);
-/// Returns whether the number belongs to one of the classes in `mask` (v_cmp_class). Bits 0 and 1: NaN; the next bits:
-/// the classes from -infinity to +infinity.
+/// True if x belongs to one of the classes in `mask` (v_cmp_class). Bit 0: signalling NaN; bit 1: quiet NaN; bits 2 to
+/// 9: the classes from -infinity to +infinity. `quiet`, `denormal`: properties of x in its own format.
 bool has_class(f64 x, bool quiet, bool denormal, u32 mask);
 bool has_class(f32 x, u32 mask);
 bool has_class(f64 x, u32 mask);

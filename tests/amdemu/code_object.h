@@ -60,7 +60,7 @@ struct CodeObject {
   bool is_cdna2_or_later() const { return chip == "gfx90a" || fnuz(); }
 };
 
-/// Loads an image; throws Fault when it is damaged, or of a chip that is not known.
+/// Loads an image; throws Fault if the image is damaged or made for an unknown chip.
 std::unique_ptr<CodeObject> load_code_object(const void* image);
 
 }  // namespace weft::amdemu

@@ -142,7 +142,7 @@ void Driver::run_first(Stream* stream) {
   ++stream->done;
 }
 
-/// Runs some work of other streams. Work of different streams may run in any order, except as events require.
+/// Runs the next work of each other stream that waits for no event. Work of different streams may run in any order.
 void Driver::run_others(Stream* stream) {
   std::vector<Stream*> others(streams.begin(), streams.end());
   others.push_back(&default_stream);

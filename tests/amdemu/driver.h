@@ -9,8 +9,8 @@
 
 #include "launch.h"
 
-/// The state behind the functions of HIP: devices, streams, events and recorded graphs. Streams run their work only
-/// when the program waits for it. One lock guards all of this state.
+/// The state behind the functions of HIP: devices, streams, events and recorded graphs. By default streams run
+/// their work only when the program waits for it. One lock guards all of this state.
 namespace weft::amdemu {
 
 /// Numbers of HIP's errors (hipError_t).

@@ -92,8 +92,8 @@ int release(void* memory) {
   });
 }
 
-/// Copies bytes. Memory of the device must be in one region; host memory that is not pinned is read immediately, as a
-/// driver does.
+/// Copies bytes. Device memory must be within one allocation. A source in unpinned host memory is read immediately, as
+/// drivers do, unless the stream records a graph.
 int copy(void* to, const void* from, size_t bytes, CopyKind kind, void* handle, bool waits) {
   return locked([&](Driver& d) -> int {
     if (bytes == 0) return success;
@@ -475,7 +475,7 @@ WEFT_HIP int hipGraphExecDestroy(void* executable) {
   });
 }
 
-// --- for tests -------------------------------------------------------------------------------------------------------
+// --- extensions for tests --------------------------------------------------------------------------------------------
 
 /// Returns the message of the last kernel that failed.
 WEFT_HIP const char* amdemuLastError() { return driver().fault_text.c_str(); }

@@ -28,8 +28,8 @@ namespace {
 
 // --- instructions ----------------------------------------------------------------------------------------------------
 
-/// Returns the number of vector registers of a wave. On chips with accumulation registers it includes them, as the last
-/// ones.
+/// Returns the number of vector registers of a wave. Where accumulation registers are in the same file, they are the
+/// last of these registers.
 u32 granted_registers(const Kernel& kernel) { return ((kernel.resource1 & 63) + 1) * 8; }
 u32 first_accumulator(const Kernel& kernel) {
   return kernel.object->is_cdna2_or_later() ? ((kernel.resource3 & 63) + 1) * 4 : 0;

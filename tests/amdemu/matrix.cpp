@@ -29,7 +29,7 @@ int bits_in(Element e) {
 }
 bool is_integer(Element e) { return e == Element::i8 || e == Element::i4 || e == Element::i32; }
 
-/// Multiplies the matrices of one block with sums of type T (f32, f64 or i32).
+/// The matrices A and B of one block, and the sums to which their product is added; T is f32, f64 or i32.
 template <class T>
 struct Matrices {
   T a[max_side][max_depth];
@@ -131,7 +131,8 @@ struct Place {
   int block, row, column;
 };
 
-/// Returns the row and column of the sum in register `word` of a lane. A lane holds groups of four rows of one column.
+/// Returns the place of the sum in register `word` of a lane. A lane holds sums of one column: groups of four rows or,
+/// in f64, every fourth row.
 Place sum_place(const MatrixShape& s, int word, u32 lane) {
   const int l = static_cast<int>(lane);
   if (s.sum == Element::f64) return {0, l / 16 + 4 * word, l % 16};
@@ -140,8 +141,8 @@ Place sum_place(const MatrixShape& s, int word, u32 lane) {
   return {l / 4, word, l % 4};
 }
 
-/// Reads A or B. A lane holds `depth / groups` consecutive elements of a row of A (a column of B); the elements of the
-/// next block follow.
+/// Reads A and B of one block. Groups of `rows` lanes belong to the blocks in turn. A lane holds `each` consecutive
+/// elements of a row of A or of a column of B.
 template <class T>
 void read_factors(const Wave& w, const Instruction& i, int block, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -201,8 +202,8 @@ void mfma(Wave& w, const Instruction& i) {
 
 // --- WMMA ------------------------------------------------------------------------------------------------------------
 
-/// Reads A or B. On gfx11 a lane holds a whole row, and the lane 16 places further holds a copy of it. On gfx12 the two
-/// halves of the wave hold half of each row.
+/// Reads A and B. On gfx11 a lane holds a whole row of A (or column of B), and lane + 16 holds a copy of it. On gfx12
+/// each half of the wave holds half of every row.
 template <class T>
 void read_wave_factors(const Wave& w, const Instruction& i, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;

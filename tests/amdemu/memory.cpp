@@ -78,7 +78,7 @@ Touch touch_of(const MemoryShape& m) {
   return m.kind == MemoryKind::atomic ? Touch::atomic : m.store ? Touch::write : Touch::read;
 }
 
-// --- counting --------------------------------------------------------------------------------------------------------
+// --- counts of cache lines and bank conflicts ------------------------------------------------------------------------
 
 void count_lines(Wave& w, const u64* addresses, u32 bytes) {
   u64 lines[max_lanes];

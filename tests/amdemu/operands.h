@@ -19,7 +19,7 @@ constexpr Meaning meaning_of = std::is_same_v<T, f32>   ? Meaning::single
 
 u64 constant_bits(const Operand& o, Meaning meaning);
 
-/// Returns one or two scalar registers, a constant or SCC.
+/// Returns the value of one or two scalar registers, of a constant or of SCC.
 u64 read_scalar(const Wave& w, const Operand& o, Meaning meaning = Meaning::word);
 void write_scalar(Wave& w, const Operand& o, u64 value);
 /// Reads a mask with a bit for each lane.
@@ -37,7 +37,7 @@ const u32* source_row(const Wave& w, const Instruction& i, int operand, u32* roo
 
 /// Writes `row` to the active lanes of a register.
 void write_row(Wave& w, const Operand& o, int word, const u32* row);
-/// Writes 16 bits of active lanes; the other half is kept, or set to zero on gfx9.
+/// Writes the low or high 16 bits of active lanes. The other half is kept; gfx9 mostly clears the high half instead.
 void write_half(Wave& w, const Instruction& i, const u32* row, bool high);
 /// Writes the part of each active lane's register that SDWA selects.
 void write_part(Wave& w, const Instruction& i, u32* row);

@@ -21,13 +21,14 @@ def test_empty_reductions_and_containers():
     done = emulated.run("gfx1100", sys.executable, program, "amd:0", f"{NOTHING.pattern}|{CONTAINERS.pattern}")
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, row = done.stdout.splitlines()
-    beside = dict(line.split(" ", 1) for line in lines)  # the cases with a verdict other than "right" on the GPU
+    beside = dict(line.split(" ", 1) for line in lines)  # the cases whose verdict is not exactly "right"
     assert {name: what for name, what in beside.items() if not CONTAINERS.match(name) or not what.startswith("right ")} == {}
     assert json.loads(row)["values"]["right"] - len(beside) >= 15
 
 
 def readers_of_a_product():
-    """Returns a product, and nodes that read its result at positions known only in the run, or in sorted order."""
+    """Returns a product, and nodes that read its result in other orders: at positions known only in the run, in running
+    sums, sorted, or reflected."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),

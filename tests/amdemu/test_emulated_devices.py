@@ -41,7 +41,7 @@ def loop(path):
 
 
 def texts(path):
-    """Makes a model that looks up strings between two products: a GPU has no strings, so the processor does that."""
+    """Makes a model that looks up strings before a product. A GPU has no strings, so the processor looks them up."""
     keys = helper.make_tensor("keys", TensorProto.STRING, [3], [b"1", b"2", b"3"])
     node = helper.make_node("LabelEncoder", ["s"], ["found"], name="look", domain="ai.onnx.ml", keys_tensor=keys,
                             values_tensor=helper.make_tensor("values", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]),

@@ -47,8 +47,8 @@ class Graph:
 
 
 def write(path, kind):
-    """Makes a product with a scale for each column, a product of one row, a convolution, and a second product of its
-    result."""
+    """Makes a product with a scale for each column, a product of one row, a convolution, and a 1x1 convolution of
+    its result."""
     g = Graph(kind)
     many = g.node("MatMul", g.rounded("x"), g.weight(1, 72, 40))
     row = g.node("MatMul", g.rounded("row"), g.weight(1, 64, 24))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. The emulator
 delays the work of streams as long as possible, so that a missing wait gives a wrong answer. Memory is NaN at first;
-races and invalid addresses end a run. A plain run takes each test for one chip, or each
-model on one chip, others each day."""
+races and invalid addresses end a run. In a plain run, tests and models that have several chips run on one of them, a
+different one each day."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ HEADROOM = 1.25  # how far counts may exceed the measurement in the file of budg
 
 
 def check_budgets(case, chip, measured):
-    """Compares the emulator's counts of a run with a budget. WEFT_UPDATE=1 rewrites the budgets."""
+    """Compares the emulator's counts of a run with a budget. WEFT_UPDATE=1 rewrites this budget instead."""
     budgets = json.loads(BUDGETS.read_text())
     if os.environ.get("WEFT_UPDATE"):
         budgets.setdefault(case, {})[chip] = measured
@@ -76,7 +76,7 @@ def test_main_kernels(chip, tmp_path, monkeypatch):
 
 
 def test_decoder_with_caches(tmp_path, monkeypatch):
-    """The answers of a decoder in f16 are right, with merged launches, and with attention that ends at the last
+    """The answers of a decoder in f16 are right. Launches are merged, and attention reads the cache only up to the last
     token."""
     model = tmp_path / "decoder.onnx"
     monkeypatch.syspath_prepend(str(emulated.ROOT / "bench"))
@@ -103,8 +103,8 @@ def save(graph, path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
     """Convolutions of few pixels and many channels are split along k: a second kernel adds the parts and runs the
-    epilogue. One has two groups, whose channels do not fill whole vectors; one has bytes, with a padding value other
-    than zero. One with a short k, computed in f64, is not split."""
+    epilogue. One has two groups with channels that do not fill whole vectors; one has bytes and a padding value other
+    than zero. A quantised convolution with a short k is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator cases of tests/ops on emulated AMD GPUs, compared with ref. Every run takes a third of the cases, others each day, each on
-one chip, the chips alternating; with --release (WEFT_TEST_FULL) every chip runs all of them."""
+"""The operator cases of tests/ops on emulated AMD GPUs, compared with ref. A plain run takes a third of the cases, a
+different third each day, and runs each on one chip. With --release (WEFT_TEST_FULL) every chip runs all cases."""
 import re
 
 import pytest

@@ -123,8 +123,8 @@ void packed(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Computes a formula of two f32, which are in a pair of registers; a constant or a single scalar register is used for
-/// both.
+/// Computes a formula for two f32 values in each lane, which are in a pair of registers. A constant or a single scalar
+/// register stands for both values.
 template <auto formula>
 void packed_f32(Wave& w, const Instruction& i) {
   f32 sources[3][2][max_lanes] = {};
@@ -148,7 +148,7 @@ void packed_f32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 1, results[1]);
 }
 
-/// Writes a comparison's result: gfx9's v_cmpx writes its result as well as EXEC, later chips only EXEC.
+/// Writes a comparison's result. On gfx9 v_cmpx writes its result register and EXEC, on later chips only EXEC.
 void write_comparison(Wave& w, const Instruction& i, u64 mask) {
   mask &= w.exec_mask();
   if (!i.compares_to_exec) return write_mask(w, i[0], mask);

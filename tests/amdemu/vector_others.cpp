@@ -68,7 +68,7 @@ void mad_i64_i32(Wave& w, const Instruction& i) {
   write_long_sum(w, i, sums, carries);
 }
 
-// --- choices ---------------------------------------------------------------------------------------------------------
+// --- selection -------------------------------------------------------------------------------------------------------
 
 template <class T>
 void cndmask(Wave& w, const Instruction& i) {
@@ -311,7 +311,7 @@ void cvt_pk_u8_f32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, c);
 }
 
-// --- lanes that read others ------------------------------------------------------------------------------------------
+// --- reads of other lanes --------------------------------------------------------------------------------------------
 
 u32 lane_operand(const Wave& w, const Operand& o) { return static_cast<u32>(read_scalar(w, o)) & (w.lanes - 1); }
 
@@ -330,7 +330,7 @@ void writelane(Wave& w, const Instruction& i) {
   w.row(i[0])[lane_operand(w, i[2])] = static_cast<u32>(read_scalar(w, i[1]));
 }
 
-/// Counts the bits of the mask that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
+/// Adds to b the bits of mask a that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
 template <u32 first>
 void mbcnt(Wave& w, const Instruction& i) {
   u32 a[max_lanes], b[max_lanes];

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of the sample kernels of samples.cpp and samples_gemm.cpp: inputs, run-time sizes, and the expected results,
-computed by numpy.
+"""Cases of the kernels in samples.cpp, samples_gemm.cpp and samples_groups.cpp: inputs, run-time sizes, and the
+expected results, computed by numpy.
 
 A Case says how to launch one kernel."""
 import math
@@ -24,7 +24,7 @@ class Case:
     threads: int = 256
     tasks: int = 1 << 20  # on a CPU: more than exist, because kernels stop after their last task
     scratch: int = 1 << 20
-    shared: int = 0  # dynamic shared memory and blocks of a cluster, on a GPU
+    shared: int = 0  # on a GPU: bytes of dynamic shared memory, and (next field) blocks of a cluster
     cluster: int = 1
     work: float = 0  # operations or bytes of a timed case, for rates in `unit` (1e9 per second)
     unit: str = ""
@@ -188,7 +188,7 @@ def direct(case, name, **launch):
 
 
 def group_cases():
-    """Returns cases of products by warp groups and of products of few rows. k is a multiple of 8 (f32: 4, i8: 16)."""
+    """Yields cases of products by warp groups and of products of few rows. k is a multiple of 8 (f32: 4, i8: 16)."""
     shapes = [(1, 1, 8, 16), (2, 5, 7, 32), (1, 130, 129, 80), (3, 16, 200, 64), (1, 300, 520, 1040), (1, 4, 9, 0)]
     for name, (rows, cols, stages, split) in GROUP_TILES.items():
         shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)

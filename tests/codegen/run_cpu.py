@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the sample kernels of an x86 shared object against numpy: run_cpu.py samples.so ...
+"""Runs the sample kernels of shared objects for this processor against numpy: run_cpu.py samples.so ...
 
 Every kernel runs twice, as one range of tasks and as several: the results must have the same bits.
 """

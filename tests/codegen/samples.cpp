@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample kernels of every family for one device: compiled for all chips by test_chips.py, and run by
-// run_cpu.py, run_cuda.py and run_amd.py against numpy. All sizes are run-time values.
+// Sample kernels: elementwise functions, rows and reductions. test_chips.py compiles them for all chips; run_cpu.py,
+// run_cuda.py and run_amd.py compare their results with numpy. All sizes are run-time values.
 #include "fused.h"
 #include "pointwise.h"
 #include "reduce.h"
@@ -99,7 +99,7 @@ WEFT_KERNEL(sample_rms_norm, 2, 256) {
       [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (row * cols + col), v, n); });
 }
 
-// Computes the mean and the position of the largest element of each row; buffers x, mean (f32), position (i64).
+// Computes the mean of each row and, in sample_arg_rows, the position of its largest element; sizes: rows, cols.
 WEFT_KERNEL(sample_reduce_rows, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);
@@ -118,7 +118,8 @@ WEFT_KERNEL(sample_arg_rows, 2, 256) {
       [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
       [&](i64 row, i64 at) WEFT_LAMBDA { y[row] = at; });
 }
-// Reduces the middle axis of x[outer, reduce, inner]; sizes: outer, reduce, inner.
+// Computes the maximum along the middle axis of x[outer, reduce, inner] and, in sample_arg_columns, the position of the
+// last minimum; sizes: outer, reduce, inner.
 WEFT_KERNEL(sample_reduce_columns, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);

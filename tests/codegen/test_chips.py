@@ -3,7 +3,7 @@
 instruction that the chip has. On this CPU the sample kernels also run, without and with checks, and are compared with
 numpy.
 
-A plain run compiles one of the three files of samples for each chip, others each day.
+A plain run compiles one of the three files of samples for each chip, a different one each day.
 
 WEFT_KC names the compiler driver; the default is that of the release build.
 """
@@ -87,8 +87,8 @@ def test_cpu_compiles(family, name, tmp_path):
         assert checks.check(run_cpu.Cpu([library]), cases.all_cases(small=True)) == 0
 
 
-# Chip, features, registers, and the number and name of the instructions in the innermost loop, for bytes and for 16-bit
-# integers.
+# Chip, features, registers, and the number and name of the multiplications in the innermost loop: vpdpbusd multiplies
+# bytes, vpmaddwd 16-bit integers.
 INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
         ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd"),
         ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: the kernel for quads (units of four)
@@ -116,8 +116,8 @@ def test_products_of_amx(instruction, tmp_path):
     assert (4, 4) in counts, counts
 
 
-# A sample kernel and an instruction: the innermost loop computes a whole tile of 6 rows by 16 columns and keeps its
-# sums in registers.
+# A file of samples, and the number and name of the multiplications in the innermost loop. The loop computes a whole
+# tile of 6 rows by 16 columns and keeps its sums in registers.
 @pytest.mark.parametrize("sample,count,instruction", [("samples_f32", 24, "fmla"), ("samples_int8", 48, "smlal2?")])
 def test_tiles_of_aarch64(sample, count, instruction, tmp_path):
     text = compile_sample(sample, "aarch64", tmp_path / "tile.so", "--asm")

@@ -36,9 +36,9 @@ def family(name):
 
 
 def has_matrix_unit(chip, name):
-    """True if the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
+    """True if the chip has a matrix instruction for the product in the kernel `name` (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
-    # A product of one row, which sigmoid marks, is computed on vector units.
+    # A product of one row, whose epilogue is sigmoid here, is computed on vector units.
     if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):
         return False
     if type == "f32":
@@ -47,7 +47,7 @@ def has_matrix_unit(chip, name):
 
 
 def budget_of(chip, kernels):
-    """Returns the maximum of each resource over the kernels of a family."""
+    """Returns for each family the most registers, the most local memory and the fewest waves of its kernels."""
     found = collections.defaultdict(lambda: {"registers": 0, "lds": 0, "waves": 99})
     for kernel in kernels:
         most = found[family(kernel.name)]

@@ -133,7 +133,7 @@ WEFT_FAKE int fake_held() {
   return static_cast<int>(held.size());
 }
 
-// --- functions that both have: name in HIP, name in CUDA, parameters, body -------------------------------------------
+// --- functions of both drivers: name in HIP, name in CUDA, parameters, body ------------------------------------------
 #define WEFT_BOTH(hip, cuda, parameters, body) \
   WEFT_FAKE int hip parameters {               \
     [[maybe_unused]] const char* me = #hip;    \

@@ -145,7 +145,7 @@ std::string work;
 
 std::vector<int64_t> sizes(const Descriptor* t) { return t->get<int64_t>(902); }
 
-/// True for a dense tensor with channels last.
+/// True for a tensor with channels last that is dense, except that there may be a gap after the channels of each pixel.
 bool is_channels_last(const Descriptor* t) {
   auto dims = sizes(t), strides = t->get<int64_t>(903);
   int64_t next = strides.back();
@@ -154,7 +154,8 @@ bool is_channels_last(const Descriptor* t) {
   return is && strides[0] == next;
 }
 
-/// Checks that the sizes of y follow from those of x, the weights, strides, dilations and paddings.
+/// True for a plain convolution with channels last, if the sizes of y follow from those of x, the weights, strides,
+/// dilations and paddings.
 bool is_convolution(const Descriptor* o) {
   const Descriptor *about = o->at(702), *w = o->at(703), *x = o->at(704), *y = o->at(705);
   auto strides = about->get<int64_t>(103), dilations = about->get<int64_t>(102), before = about->get<int64_t>(105),

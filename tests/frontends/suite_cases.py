@@ -171,7 +171,8 @@ def judge_random(case, model, chances):
 
 
 def judge(case, device, **options):
-    """Returns the verdict: `right` with the steps that ran on the host, the fault, or the reason of a refusal."""
+    """Returns the verdict: "right" and the names of host kernels, "wrong: " and the fault, or "refused: " and the
+    error."""
     try:
         model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
         chances = kept_chances(case)

@@ -34,7 +34,8 @@ def answers(model, feeds):
 
 
 def data_of(case):
-    """Returns inputs and outputs as arrays; None for a value that is not a tensor of one of numpy's types."""
+    """Returns the model, its inputs and its outputs as arrays; None if a value is not a tensor of one of numpy's
+    types."""
     try:
         model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
         if case.data_sets:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's simple, converted and real models on the CPU: every answer is right. A plain run takes a third of them, others each day."""
+"""ONNX's simple, converted and real models on the CPU: every answer is right. A plain run takes a
+third of them, a different third each day."""
 import pathlib
 
 import numpy as np

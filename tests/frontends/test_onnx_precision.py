@@ -52,7 +52,7 @@ def to_proto(value, kind):
 
 
 def write_case(case, folder):
-    """Writes a case into a folder for weft-precision; returns the folder."""
+    """Writes a case into a new folder for weft-precision."""
     folder.mkdir()
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     if case.name.startswith(("test_bernoulli", "test_training_dropout")) and "zero_ratio" not in case.name:

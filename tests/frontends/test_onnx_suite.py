@@ -52,8 +52,8 @@ def test_the_reference_is_right(cases):
 
 
 def test_the_reference_is_right_after_the_passes(cases):
-    """One number may differ: it is half-way between two bytes unless its scale is rounded to f32, and the fused
-    reference does not round the scale."""
+    """One number may differ. The fused reference does not round its scale to f32, and with the exact scale the number
+    is half-way between two bytes."""
     found = faults({case.name: judge(case, "ref:cpu") for case in cases})
     assert {name: verdict for name, verdict in found.items() if name not in HALF_WAY} == {}
     assert all("is 25.0 where 26.0 is right" in verdict for verdict in found.values())

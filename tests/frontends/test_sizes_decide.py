@@ -44,7 +44,7 @@ main (float[b, n] x) => (float y) {
 }
 """)
 
-# The operators after it accept rank 3 only, so only n == 1 gives a program. The other branch comes first.
+# Gemm accepts rank 2 only, so only n == 1 (Squeeze) gives a program. The branch that does not fit comes first.
 ONE_RANK = model("""
 main (float[b, 4, n] x) => (float y) {
   two = Constant <value = int64 {2}> ()

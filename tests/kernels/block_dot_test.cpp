@@ -15,7 +15,7 @@ using weft::i32, weft::i64, weft::i8, weft::u8;
 
 namespace {
 
-/// Random weights [n, blocks * block] of `bits`, scales and zero points [n, blocks], and rows [m, k].
+/// Random weights [n, blocks * block] of `bits` bits each, scales and zero points [n, blocks], and rows [m, k].
 struct Problem {
   BlockDotSizes s;
   int bits;
@@ -44,7 +44,7 @@ struct Problem {
   }
 };
 
-/// The output of `quantize_rows`, followed by room for one vector.
+/// The output of `quantize_rows`; each array has one more element.
 struct Bytes {
   std::vector<i8> x;
   std::vector<f32> scales;

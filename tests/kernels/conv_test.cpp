@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU convolution in both modes, compared with plain loops: kernels, strides, dilations, padding, groups, 1 to 3
+/// The CPU convolution in all modes, compared with plain loops: kernels, strides, dilations, padding, groups, 1 to 3
 /// dimensions.
 #include "kernels/conv_padded.h"
 

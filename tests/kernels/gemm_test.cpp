@@ -49,7 +49,7 @@ struct Run {
   bool fill, transpose_a, transpose_b;
 };
 
-/// Runs pack_b and gemm in two halves of the task range and compares with plain sums.
+/// Packs B, runs gemm in two halves of the task range, and returns the largest error against plain sums.
 template <class Mac, class A, class B, GemmTile tile = tile_of<Mac>>
 double worst_error(const Run& r) {
   const GemmSizes& s = r.s;

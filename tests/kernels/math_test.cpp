@@ -28,8 +28,8 @@ using Vec4d = k::Vec<double, 4>;
 
 constexpr double wrong = 1e30;
 
-/// Returns the distance in units in the last place of the narrow type; `wrong` if only one of the two is NaN, or
-/// infinite.
+/// Returns the distance in units in the last place of the narrow type. Returns `wrong` if only one of the two is NaN,
+/// if an infinity is compared with a number that is not huge, or if zeros differ in sign.
 template <class Narrow, class Wide>
 double ulps(Narrow got, Wide want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : wrong;
@@ -46,7 +46,7 @@ double ulps(Narrow got, Wide want) {
   return double(std::fabs(Wide(got) - want) / std::ldexp(Wide(1), exponent - std::numeric_limits<Narrow>::digits));
 }
 
-/// Returns the largest error of f over f32; computes eight values at a time.
+/// Checks that the largest error of f over f32 is at most `allowed` ulps; computes eight values at a time.
 template <class F, class Ref>
 void check_f32(const char* name, double allowed, F f, Ref ref) {
   double worst = 0;
@@ -93,7 +93,7 @@ void check_f64(const char* name, double allowed, F f, Ref ref) {
     check_f64(#name, f64_ulps, f, ref);                         \
   }
 
-/// Returns the expected value, in double; it is 0 where the f32 result would be denormal.
+/// Returns the expected value. In double it is 0 where the result would be denormal in f32.
 template <class T>
 T sigmoid_of(T x) {
   if (sizeof(T) == 8 && x < double(-87.33654f)) return 0;

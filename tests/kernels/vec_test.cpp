@@ -19,8 +19,8 @@ using weft::u16;
 using weft::u32;
 using weft::u8;
 
-/// Checks for every n from 0 to N: lanes below n are loaded, those above read as zero, and memory above is unchanged.
-/// The array ends right after the valid lanes, so that a sanitizer sees any access beyond.
+/// Checks loads and stores of the first n lanes, for every n from 0 to N: the other lanes are loaded as zero. The
+/// arrays end right after lane n - 1, so that a sanitizer sees any access beyond. Also checks an unaligned full vector.
 template <class T, int N>
 void check_parts() {
   using Bits = typename k::BitsOf<T>::type;

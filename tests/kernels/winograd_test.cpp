@@ -45,7 +45,7 @@ i64 exact(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, 
   return sum;
 }
 
-/// Computes the tasks in two parts, which must write different elements; returns all results.
+/// Computes the tasks in two parts, the later tasks first; returns all results.
 template <class Mac, class Form, class X, class W>
 std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, X outside) {
   constexpr GemmTile tile = Mac::header > 0 ? tasks::quad_tile : native_tile;
@@ -84,7 +84,7 @@ std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const 
   return y;
 }
 
-/// Returns the largest error of any result, divided by the sum of its absolute products.
+/// Returns the largest error of any result, divided by an estimate of the sum of its absolute products.
 template <class Mac, class Form, class X, class W>
 double worst_error(const ConvSizes& s, int max_x, int max_w, X outside) {
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, max_x, 1);

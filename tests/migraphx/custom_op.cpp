@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Writes its result into the memory of its operand.
+/// Writes its result into the memory of its second operand.
 struct Cube final : migraphx::experimental_custom_op_base {
   std::string name() const override { return "test_cube"; }
   bool runs_on_offload_target() const override { return false; }

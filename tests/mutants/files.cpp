@@ -91,7 +91,7 @@ void damage_program(std::string& text, std::mt19937_64& random) {
   seal_program(text, std::move(sections));
 }
 
-/// Swaps numbers, names and brackets of a text.
+/// Replaces parts of a text by numbers, inserts brackets or other parts of the text, or damages bytes.
 void damage_words(std::string& text, std::mt19937_64& random) {
   for (uint64_t times = 1 + random() % 3; times > 0 && !text.empty(); --times) {
     size_t at = random() % text.size(), from = random() % text.size(), length = 1 + random() % 12;
@@ -110,7 +110,8 @@ void collect(nlohmann::json& json, std::vector<nlohmann::json*>& parts) {
     for (auto& part : json) collect(part, parts);
 }
 
-/// In a program of torch.export as JSON, replaces parts by numbers, strings or other parts, or removes them.
+/// In a program of torch.export as JSON, replaces parts by a number, a string, null or another part, removes an item,
+/// or changes an integer.
 void damage_json(std::string& text, std::mt19937_64& random) {
   nlohmann::json json = nlohmann::json::parse(text);
   for (uint64_t times = 1 + random() % 3; times > 0; --times) {
@@ -130,7 +131,7 @@ void damage_json(std::string& text, std::mt19937_64& random) {
   text = json.dump();
 }
 
-/// Replaces four bytes of a header by an extreme number.
+/// Replaces two or four bytes of a header by an extreme number.
 void damage_header(std::string& text, std::mt19937_64& random) {
   if (text.size() < 8) return;
   size_t at = random() % (std::min<size_t>(text.size(), 160) - 4);

@@ -22,7 +22,7 @@ void find_fields(std::vector<WireField>& fields, std::span<const uint32_t> path,
   }
 }
 
-/// Returns all fields that the path of field numbers leads to.
+/// Returns all fields that one of the paths of field numbers leads to.
 std::vector<WireField*> fields_at(std::vector<WireField>& model, std::initializer_list<Path> paths) {
   std::vector<WireField*> found;
   for (Path path : paths) find_fields(model, {path.begin(), path.size()}, found);
@@ -84,7 +84,7 @@ void change_constant(std::vector<WireField>& model, std::mt19937_64& random) {
   tensor->children.insert(tensor->children.begin(), sizes.begin(), sizes.end());
 }
 
-/// Replaces an operand by another value of the graph, omits it, or swaps it with another.
+/// Replaces an operand by another value of the graph, omits it, adds one, or swaps two operands.
 void change_operand(std::vector<WireField>& model, std::mt19937_64& random) {
   WireField* node = any_of(fields_at(model, {{graph, nodes}}), random);
   if (!node) return;

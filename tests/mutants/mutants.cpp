@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-mutants SEED FIRST COUNT MODEL...: damages models and takes each as far as it goes: read, import, passes,
-// lowering, and a run of the reference when it is small (tests/mutants/harness.h).
+// weft-mutants SEED FIRST COUNT MODEL...: damages models and processes each as far as possible: read, import, passes,
+// lowering, and a run of the reference if the model is small (tests/mutants/harness.h).
 #include <chrono>
 #include <cstring>
 
@@ -23,7 +23,7 @@ using namespace weft;
 constexpr int64_t max_elements = 1 << 20;
 
 /// Damages a flatbuffer, which consists of words: offsets, lengths, sizes, numbers of tensors. Replaces some words by
-/// other words of the file, or by extreme values.
+/// other words of the file or by extreme values, or changes them slightly.
 std::string damaged_words(std::string out, std::mt19937_64& random) {
   constexpr uint32_t extremes[] = {0, 1, 2, 4, 0x7fffffff, 0x80000000, 0xffffffff, 0x10000};
   for (uint64_t count = 1 + random() % 4; count > 0; --count) {

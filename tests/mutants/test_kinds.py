@@ -36,7 +36,8 @@ def turned(x, kind):
 
 
 def model_of(case, kind):
-    """Returns the model with its inputs as constants, float ones converted to `kind`; None if it has none."""
+    """Returns the model with its numeric inputs as constants, floats converted to `kind`; None if it has no
+    float input."""
     model, any_turned = onnx.ModelProto(), False
     model.CopyFrom(case.model)
     graph = model.graph

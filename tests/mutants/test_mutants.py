@@ -40,7 +40,7 @@ def microsoft_models(folder):
     """Returns the first model of each test of com.microsoft's operators."""
     tests = sorted((TESTS / "frontends").glob("test_microsoft*.py"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "microsoft_models", *tests]
-    place = {"WEFT_MODELS": str(folder), "PYTHONPATH": str(Path(__file__).parent), "WEFT_TEST_FULL": "1"}  # of all days
+    place = {"WEFT_MODELS": str(folder), "PYTHONPATH": str(Path(__file__).parent), "WEFT_TEST_FULL": "1"}  # full: not only the tests of today
     done = subprocess.run(command, env={**os.environ, **place}, capture_output=True, text=True)
     found = [path.read_bytes() for path in sorted(folder.iterdir())]
     assert len(found) > 250 and " failed" not in done.stdout, done.stdout[-2000:]

@@ -41,8 +41,8 @@ std::vector<Tensor> inputs_of(const Case& c) {
   return inputs;
 }
 
-/// Returns the largest difference relative to the tensor's largest element; infinity if only one of them is NaN or
-/// infinite.
+/// Returns the largest difference relative to the tensor's largest element; infinity if types or sizes differ, or if
+/// only one of two elements is NaN or infinite.
 double difference(const Tensor& got, const Tensor& wanted) {
   if (got.dtype != wanted.dtype || got.dims != wanted.dims) return INFINITY;
   std::vector<double> a = to_doubles(got), b = to_doubles(wanted);

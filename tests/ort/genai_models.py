@@ -136,7 +136,7 @@ class Graph:
         return outputs[-1], outputs[0]
 
     def lengths(self):
-        """Returns seqlens_k and total_sequence_length, from the mask."""
+        """Adds nodes that compute seqlens_k and total_sequence_length from the mask."""
         axis, one = self.weight("axis", np.array([1], np.int64)), self.weight("one", np.array([1], self.d.ids))
         sums = self.node("ReduceSum", ["attention_mask", axis], "mask.sum", keepdims=1)
         last = self.node("Sub", [sums, one], "mask.last")
@@ -312,7 +312,8 @@ def byte_letters():
 
 
 def tokenizer(vocab):
-    """Returns a byte-level tokenizer without merges; ids above the bytes are words of their own."""
+    """Returns the contents of tokenizer.json and tokenizer_config.json: a byte-level tokenizer without merges. Ids
+    above those of the bytes are words of their own."""
     specials = ["<unk>", "<s>", "</s>"]
     letters = byte_letters()
     words = specials + [letters[byte] for byte in range(256)]

@@ -65,9 +65,9 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """Returns three figures: the number of steps with equal tokens, the largest difference of logits in these steps,
-    and the difference between the logits of the two tokens in the first different step. Both differences are relative
-    to the largest logit."""
+    """Returns three figures: the number of steps before the first different token, the largest difference of logits up
+    to and in that step, and the difference between the logits of the two tokens in that step. Both differences are
+    relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))
@@ -137,7 +137,7 @@ def adapters(folder):
 
 
 def configured(folder):
-    """Returns the provider that genai_config.json names."""
+    """Compares the provider that genai_config.json names with the CPU provider."""
     return compare(*(steps(load(folder, route), prompt(7), 8) for route in (None, "config")))
 
 

@@ -197,7 +197,8 @@ def external_allocator():
 
 @question
 def arena_strategies():
-    """Returns the sizes of memory that a session allocates for its input [100, 64] and output [100, 8], both f32."""
+    """Returns for each strategy the sizes, less 256 bytes, that a run allocates for its input f32[100, 64], its output
+    f32[100, 8] and working memory."""
     sizes = {}
     for strategy in ("kNextPowerOfTwo", "0", "kSameAsRequested", "1"):
         own = Allocator()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that share sessions of a stock onnxruntime with Weft inside, while another makes and drops sessions.
+// Threads share sessions of a stock onnxruntime with Weft as provider, while another thread makes and drops sessions.
 //
 //   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS RUNS MODEL...     each thread makes RUNS calls, then a tenth more
 //                                                                     while sessions are made and dropped
 //   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS SECONDSs MODEL... only the second part, for that many seconds
 //
 // Inputs are floats, free sizes 1, 3 or 8. Every answer must equal the first answer bit by bit. Prints one line of
-// JSON: calls, sessions, wrong answers, and how far resident memory grew in the second half of the RUNS.
+// JSON: calls, sessions, wrong answers, and the growth of resident memory in KiB over the RUNS.
 #define ORT_API_MANUAL_INIT  // manual initialisation: the runtime is opened by path
 #include <dlfcn.h>
 #include <malloc.h>
@@ -107,8 +107,8 @@ struct Shared {
     for (std::thread& thread : all) thread.join();
   }
 
-  /// Returns the memory growth over all runs, in KiB: four times the smallest growth of a quarter. A leak grows in
-  /// every quarter; memory kept for concurrent runs (contexts, arenas) does not.
+  /// Returns the memory growth over all runs, in KiB: four times the smallest growth of the last three
+  /// quarters. A leak grows in every quarter; memory kept for concurrent runs (contexts, arenas) does not.
   long growth(int threads, int64_t runs) {
     long least = std::numeric_limits<long>::max();
     long before = 0;

@@ -31,8 +31,8 @@ def runtime(folder):
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """Provides one program linked with the shim, and one linked with a library that contains the providers, which runs on the
-    stock library with the shim preloaded."""
+    """Provides two programs: one linked with the shim, and one linked with a library that contains the providers. The
+    second runs on the stock library with the shim preloaded."""
     folder = tmp_path_factory.mktemp("c")
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     (folder / "libonnxruntime.so.1").symlink_to(stock)

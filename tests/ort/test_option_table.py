@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests every option of the providers that Weft replaces, in each of its spellings. For an option with an effect, a
-test observes the effect with the option and its absence without, so it fails if the option is ignored. For an option
-without effect on a CPU, a test checks that it is accepted, that a warning says that it has no effect and why, and that
-the answers stay the same. The last tests fail if an option has no such test. test_gpu.py tests the options of GPUs.
+test checks that the effect occurs with the option and not without it. For an option without effect on a CPU, a test
+checks that the option is accepted, that a warning names the reason, and that the answers stay the same. The last tests
+fail if an option has no such test. test_gpu.py tests the options of GPUs.
 """
 import ctypes
 import json

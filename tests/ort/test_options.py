@@ -51,7 +51,7 @@ def test_precisions_that_exclude_each_other():
 
 
 def calibration(form):
-    """Returns a calibration table for the two operands of the product, in each calibrator's form."""
+    """Returns a calibration table for the two operands of the product, in the form of one calibrator."""
     import json
     import struct
 

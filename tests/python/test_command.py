@@ -113,7 +113,7 @@ def test_words_as_json(weft_command):
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert done.returncode == 2 and [(line["level"], line["code"]) for line in lines] == [("error", "E203")]
     done = weft_command("run", MODEL, "--log-json", "--device", "cpu")
-    assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["note"]  # warning about the random input
+    assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["note"]  # about the random input
     assert weft_command("run", MODEL, "--log-level", "error", "--device", "cpu").stderr == ""
 
 

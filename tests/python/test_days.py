@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks `rotates` and `long` of tests/days.py: no test is lost, and each worker begins with long ones."""
+"""The marks `rotates` and `long` of tests/days.py: no test is lost, and each worker begins with long
+tests."""
 
 import os
 import subprocess
@@ -31,7 +32,7 @@ def test_always():
 
 
 def taken(folder, day, full=""):
-    """Returns the names of the tests that a run takes on a day."""
+    """Returns the names of the tests that a run takes on a day; `full` is the value of WEFT_TEST_FULL."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "WEFT_TEST"))}
     environment |= {"PYTHONPATH": str(ROOT / "tests"), "WEFT_TEST_SEED": str(day)} | ({"WEFT_TEST_FULL": full} if full else {})
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "days", "-p", "no:cacheprovider", "--rootdir", folder, folder]

@@ -113,7 +113,7 @@ def quantized(tmp_path, model, data=None, **options):
     return out, report
 
 
-# --- The meaning of the file ------------------------------------------------------------------------------------------
+# --- Quantised files in Weft and ONNX Runtime -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("to", [*STATIC, "int8-dynamic", *WEIGHTS])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels of both packages, built from the tree and used without it: on one day in three, and with --release always."""
+"""The wheels of both packages, built from the tree and used without it. A plain run tests them on one day in three,
+--release always."""
 
 import os
 import subprocess
@@ -10,8 +11,8 @@ import pytest
 
 from places import DIGITS, ROOT
 
-#: The flags of the plain build, and a build folder at the same depth in the tree, so that ccache finds its compiled
-#: files. Debian 12's pip needs the long form of the option, because it lacks -C.
+#: The flags of the plain build. Together with a build folder at the same depth in the tree (build/wheel) they let
+#: ccache find its compiled files. The long form of the option is needed because Debian 12's pip lacks -C.
 SETTINGS = ["--config-settings=cmake.define.WEFT_WERROR=ON", "--config-settings=build.verbose=false"]
 
 USE_WEFT = """

@@ -74,7 +74,8 @@ class Value:
 
     @property
     def is_extreme(self):
-        """True if the value contains the identity of a maximum or minimum, which is the result over no elements."""
+        """True if an element is infinite, or an integer of at least 2^31 in magnitude, as a maximum or minimum of no
+        elements is."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
@@ -118,8 +119,8 @@ class Drawing:
         self.precision = self.precision or drawn
 
     def inner(self):
-        """Returns a drawing for a body, which can read the values around it, and whose constants and inputs are added
-        to the model."""
+        """Returns a drawing for a body. It can read the values around it, and its constants and inputs are added to the
+        model."""
         body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
                        names=self.names, depth=self.depth + 1, precision=self.precision)
         body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
@@ -141,10 +142,10 @@ class Drawing:
         for items, count in zip((self.nodes, self.values, self.inputs, self.initializers, self.steps), mark):
             del items[count:]
 
-    # --- values that come from outside
+    # --- inputs and constants
 
     def shape(self, rank=None):
-        """Returns some sizes, seldom a 0, with few elements."""
+        """Returns random sizes of a tensor with few elements; seldom the first size is 0."""
         rank = self.random.choice((0, 1, 2, 2, 3, 3, 4, 4)) if rank is None else rank
         while True:
             sizes = tuple(self.random.choice(SIZES) for _ in range(rank))
@@ -183,7 +184,7 @@ class Drawing:
         return value
 
     def valued(self, name, plain, wide, keeps, **words):
-        """Adds a value; with `keeps` it is exact if its numbers are."""
+        """Returns a new value. It is exact if `keeps` is set and its numbers are exact."""
         stored = STORED[self.precision]
         return Value(name, plain, wide, keeps and is_exact(wide, plain.dtype, stored), stored=stored, **words)
 
@@ -316,7 +317,7 @@ def widened_node(node):
     return wide
 
 
-# --- how nodes are computed
+# --- evaluation of nodes
 
 
 def judge_of(node, opset):
@@ -344,6 +345,7 @@ def judge_of(node, opset):
 
 def checked(node, known):
     """Returns the operands, or raises Skip where the reference engines disagree:
+    - windows of pools that are wider than the padded axis;
     - rows divided by a norm or deviation that is only a rounding error;
     - Tan near its poles, and fractions in OneHot;
     - half-way values that DynamicQuantizeLinear rounds, and its scale for zeros;
@@ -414,7 +416,7 @@ def is_window_too_wide(node, x):
 
 def is_between_steps(x):
     """True if elements of x, or the zero point, are half way between two of the 256 steps from the least to the
-    greatest, so that rounding may choose either step."""
+    greatest, so that rounding may choose either step. False if the step is a power of two, which divides exactly."""
     low, high = min(np.min(x), 0), max(np.max(x), 0)
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale
@@ -444,7 +446,8 @@ def is_between_pixels(node, x, grid):
 
 
 def is_wrong_in_reference(node):
-    """True if onnx's reference evaluator computes the node wrongly:
+    """True if onnx's reference evaluator computes the node wrongly or lacks it:
+    - SimplifiedLayerNormalization;
     - LRN with more channels than pictures;
     - sizes of pooling with pads, with ceil_mode or in one dimension;
     - half-way values that quantised products round;
@@ -518,7 +521,7 @@ def noisy(arrays):
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 
-# --- facts about values
+# --- properties of values
 
 
 def is_exact(array, dtype, stored):

@@ -88,8 +88,8 @@ def has_operator(domain, name, opset):
 
 
 def draw_graph(seed, precision=""):
-    """Returns a drawing of 4 to 16 steps, some of them patterns; each operator is the first step of equally many
-    graphs. The seed decides the precision, unless one is given."""
+    """Returns a drawing of up to 16 steps, some of them patterns. Each operator is tried as the first step of equally
+    many graphs. The seed decides the precision, unless one is given."""
     d = Drawing(seed, precision=precision)
     first = operators()[seed % len(operators())]
     if not has_operator(*first, d.opset):

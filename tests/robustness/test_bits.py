@@ -18,7 +18,7 @@ COUNT = 400 if FULL else 12
 
 
 def fingerprints(threads, first, count):
-    """Returns a hash of all outputs of each graph; null if the cpu target refuses it."""
+    """Returns a hash of all outputs of each graph; None if the cpu target refuses the graph."""
     sys.path.insert(0, str(BUILD / "python"))
     import numpy as np
     import weft

@@ -22,7 +22,7 @@ def small_stack():
 
 
 def compile_seconds(model, folder):
-    """Returns the CPU seconds of a process that compiles the model when its kernels are in the cache already."""
+    """Returns the CPU seconds of a process that compiles the model with the cache of WEFT_CACHE_DIR."""
     before = os.times()
     command = [BUILD / "bin/weft", "compile", model, "-o", folder / "chain.weft"]
     subprocess.run(command, check=True, capture_output=True, preexec_fn=small_stack, timeout=600)
@@ -32,7 +32,8 @@ def compile_seconds(model, folder):
 
 @pytest.fixture(scope="module")
 def seconds(tmp_path_factory):
-    """Measures for each size: the time of the first compilation and of later ones with cached kernels, alternating the sizes."""
+    """Returns the CPU seconds of the first compilation of each size, and a list of later compilations with cached
+    kernels, each with one time per size."""
     folder = tmp_path_factory.mktemp("chains")
     os.environ["WEFT_CACHE_DIR"] = str(folder / "cache")
     models = [folder / f"chain_{count}.onnx" for count in SIZES]

@@ -39,7 +39,8 @@ def places(value, path=()):
 
 
 def damage_json(value, rng):
-    """Returns the JSON with one value replaced, removed, duplicated or renamed."""
+    """Returns the JSON with one value replaced or removed, one item of a list duplicated, or one field added or
+    replaced."""
     value = copy.deepcopy(value)
     path = rng.choice([p for p in places(value) if p])
     holder = value
@@ -60,7 +61,7 @@ def damage_json(value, rng):
 
 
 def damage_bytes(body, rng):
-    """Returns the body with flipped bits, or with parts removed, doubled or replaced by random bytes."""
+    """Returns the body with flipped bits, with parts removed or doubled, or with odd bytes inserted."""
     body = bytearray(body)
     for _ in range(rng.choice([1, 1, 1, 3, 10])):
         at = rng.randrange(len(body) + 1)
@@ -113,7 +114,8 @@ def post(connection, path, body, headers):
 
 
 def test_damaged_requests_get_clean_answers(tmp_path):
-    """Answers have only statuses of the protocol, and always JSON with the error; valid requests work throughout."""
+    """Answers have only statuses of the protocol, and JSON with the error if the status is not 200. A valid request
+    works afterwards."""
     rng, seen = random.Random(FULL), {}
     with Server(MODEL, double(tmp_path / "double.weft"), "--max-request", "100000") as server:
         connection = http.client.HTTPConnection(server.place)
@@ -131,7 +133,7 @@ def test_damaged_requests_get_clean_answers(tmp_path):
 
 
 def test_damaged_messages_over_grpc(tmp_path):
-    """For damaged messages every method returns an error that blames the client, never INTERNAL or UNKNOWN."""
+    """A damaged message is answered, or refused by an error that blames the client, never by INTERNAL or UNKNOWN."""
     import grpc
     from weft.serve import _proto
 

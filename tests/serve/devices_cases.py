@@ -9,8 +9,8 @@ WIDTH, INNER = 32, 64
 
 
 def products(path):
-    """Saves y = relu(x w) v with weights of 1: each number of a row of y is INNER times the sum of the row of x, which
-    is exact."""
+    """Saves y = relu(x w) v with weights of 1. If the sum of a row of x is not negative, each number in that row of y
+    is exactly INNER times the sum."""
     import weft
 
     text = f"""symbol b min=1

@@ -99,8 +99,8 @@ def test_a_body_that_does_not_come_is_given_up(model):
 
 
 def endless(path):
-    """Makes a model that adds 1 to x until x reaches a limit. The caller chooses the number of steps by the limit;
-    above 2^24 the model never ends."""
+    """Makes a model that adds 1 to x until x reaches a limit, which is an input. With a limit above 2^24 the model
+    never ends, because 2^24 + 1 is 2^24 in f32."""
     import weft
 
     text = """symbol t min=0

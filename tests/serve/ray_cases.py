@@ -97,13 +97,13 @@ def test_every_node_answers():
 
 
 def rows_of_pictures(batch):
-    """Returns a dataset in which each row names a picture; every 100th row has none."""
+    """Returns a batch in which each row holds a picture; every 100th row holds NaN instead."""
     pictures = np.array([TEN[i % 10] if i % 100 != 57 else np.full((1, 8, 8), np.nan, np.float32) for i in batch["id"]])
     return {"id": batch["id"], "picture": pictures}
 
 
 def refuse_nothing(batch):
-    """Takes the place of decoding a picture: raises an error if there is none."""
+    """Replaces the decoding of pictures; raises an error if a row of the batch has no picture (NaN)."""
     if np.isnan(batch["picture"]).any():
         raise ValueError("no picture")
     return {"picture": batch["picture"].astype(np.float32)}

@@ -227,7 +227,7 @@ for aligned, half in [(False, False), (True, False), (False, True)]:
         case("ResizeBilinear", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
         case("ResizeNearestNeighbor", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
 
-# --- what TensorFlow fuses in graphs that it optimises
+# --- fused nodes that TensorFlow's optimiser writes
 for steps, operands, more in [(["BiasAdd"], [f(4)], {}), (["BiasAdd", "Relu"], [f(4)], {}), (["BiasAdd", "Relu6"], [f(4)], {}), (["BiasAdd", "Elu"], [f(4)], {}),
                               (["BiasAdd", "LeakyRelu"], [f(4)], dict(leakyrelu_alpha=0.3))]:
     case("_FusedConv2D", [f(2, 7, 6, 3), const(f(3, 3, 3, 4), F), [const(x, F) for x in operands]], strides=[1, 2, 2, 1], padding="SAME", fused_ops=steps, **more)
@@ -240,7 +240,7 @@ for steps, ta in [(["BiasAdd"], False), (["BiasAdd", "Relu"], True), (["BiasAdd"
                   (["BiasAdd", "GeluApproximate"], False)]:
     case("_FusedMatMul", [f(4, 3) if ta else f(3, 4), f(4, 5), [f(5)]], transpose_a=ta, fused_ops=steps)
 
-# --- selections and tensors that are given by their elements
+# --- selections of elements, and tensors that are built from elements
 corners = rng.uniform(0, 10, (12, 2))
 boxes = np.concatenate([corners, corners + rng.uniform(1, 6, (12, 2))], 1).astype(F)
 two = np.array([[0, 0, 1, 1], [0, 0, 1, 2]], F)  # boxes with an overlap of exactly 0.5
@@ -437,7 +437,7 @@ case("Shape", [z(2, 3)], out_type="int32")
 case("Cast", [f(3, 2), ], DstT="complex64")
 case("Cast", [z(3)], DstT="float32")
 
-# --- steps of whole numbers
+# --- quantised integers
 for kind, mode, narrow in [("quint8", "MIN_COMBINED", False), ("qint8", "MIN_COMBINED", False), ("qint8", "SCALED", True), ("quint8", "SCALED", False), ("qint8", "SCALED", False)]:
     low = 0.0 if (kind, mode) == ("quint8", "SCALED") else -2.5
     for rounding in ["HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"] if mode == "SCALED" and (narrow or kind == "quint8") else ["HALF_AWAY_FROM_ZERO"]:

@@ -51,8 +51,8 @@ def sources_hash():
 
 
 def folder_of(script, *sources):
-    """Returns the folder that `script FOLDER` fills. It is kept in build/tensorflow_models until a script of this folder or a version
-    changes, so that several test runs share it."""
+    """Returns the folder that `script FOLDER` fills. It is kept in build/tensorflow_models, and shared by test runs,
+    until a Python file of tests/tensorflow or its requirements.txt changes."""
     folder = ROOT / "build/tensorflow_models" / "-".join([Path(script).stem, *sources])
     folder.parent.mkdir(parents=True, exist_ok=True)
     stamp, wanted = folder.with_suffix(".stamp"), sources_hash()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs trained models and networks of keras.applications with TensorFlow's answers, small enough to be copied to a
-machine that has neither TensorFlow nor a network (run_packed.py runs them there).  pack_models.py FOLDER [NAME...]
+machine without TensorFlow and without internet access (run_packed.py runs them there).  pack_models.py FOLDER [NAME...]
 
-FOLDER/models.json names them. NAME.npz holds inputs ("0 in x"), answers ("0 out y") and the allowed differences from
-these answers ("0 off y"). Weights of networks that are not trained are random numbers that the other machine can draw
-again: the files contain zeros in their place, and NAME.json describes the numbers. Without names the small ones are
-packed; every trained model and all forty networks of keras.applications can be named."""
+FOLDER/models.json lists the models. NAME.npz holds inputs ("0 in x"), answers ("0 out y") and the allowed differences
+from these answers ("0 off y"). Weights of networks that are not trained are random numbers that the other machine can
+draw again: the files contain zeros in their place, and NAME.json describes the numbers. Without names the small models
+are packed; every trained model and all forty networks of keras.applications can be named."""
 import json
 import shutil
 import sys

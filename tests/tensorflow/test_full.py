@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frozen graphs: every operator that Weft supports is compared with TensorFlow's own answers, with fixed and with open
-sizes (in a plain run a third of its cases, others each day); networks, control flow and functions; refused models."""
+sizes; networks, control flow and functions; refused models. A plain run takes a third of the cases of each operator, a
+different third each day."""
 import json
 import os
 import re

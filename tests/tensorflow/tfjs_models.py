@@ -123,7 +123,8 @@ def shape_of(name, node, batch):
 
 
 def value_of(name, node, batch, picture):
-    """Returns the picture, or its left half, resized and converted as the model expects. The second picture of a batch is mirrored."""
+    """Returns the picture, resized and converted as this input of the model expects, or rvm's constants for its other
+    inputs. The second picture of a batch is flipped."""
     dtype = tf.as_dtype(node.attr["dtype"].type).as_numpy_dtype
     if node.name == "downsample_ratio":
         return np.array(RATIO, dtype)

@@ -53,7 +53,7 @@ def made(name):
     return model(forward, *parts(), **buffers()).eval(), tuple(make() for make in inputs), options
 
 
-# ---- What is written in place ----
+# ---- Writes in place ----
 
 
 @case(lambda: floats(4, 6))
@@ -155,7 +155,7 @@ def fills(self, x):
     return y, z, torch.ones_like(x, dtype=torch.bool).logical_not_(), x.new_tensor([1.5, 2])
 
 
-# ---- Sizes that data decide ----
+# ---- Sizes that depend on data ----
 
 
 @case(lambda: torch.tensor([0, 3, 0, 5, 6]))
@@ -185,7 +185,7 @@ def sizes_from_numbers_of_tensors(self, x, n):
 
 @case(lambda: floats(10, 4).abs().cumsum(1), lambda: torch.rand(10))
 def best_boxes(self, boxes, scores):
-    """Computes non-maximum suppression with Python loops over a fixed number of boxes."""
+    """Computes non-maximum suppression with a Python loop over ten boxes."""
     order = scores.argsort(descending=True)
     boxes = boxes[order]
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -296,7 +296,7 @@ def complex_inputs(self, x, z):
     return z * x, torch.view_as_real(z), (z - z.mean()).angle()
 
 
-# ---- Results in Python's forms ----
+# ---- Results in Python's containers ----
 
 
 @case(lambda: floats(2, 3))

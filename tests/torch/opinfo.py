@@ -104,7 +104,7 @@ def core_tables():
 
 
 def in_core(program):
-    """Has the effect of run_decompositions(), in a fifth of the time."""
+    """Decomposes a program to core ATen as run_decompositions() does, in a fifth of the time."""
     composite, others = core_tables()
     return exported_program._decompose_exported_program(
         program, cia_to_decomp=composite, python_decomp_table=dict(others), joint_loss_index=None, decompose_custom_triton_ops=False)
@@ -212,9 +212,10 @@ def rounded(values, wanted):
 
 
 def is_conditioned(got, i, sample_input, op):
-    """True if the error of result `i` is at most the change of the exact answer when each input is rounded once more. A
-    16-bit input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that
-    cancel need this rule, because elsewhere one rounding moves the answer by less than the tolerances."""
+    """True if result `i` is within the tolerance of the exact answer, or at most as far from it as the exact answer for
+    inputs that are rounded once more. A 16-bit input is itself rounded, so such an answer counts as right (backward
+    error: Higham 2002, 1.5). Only sums that cancel need this rule, because elsewhere one rounding moves the answer by
+    less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):
         return False
@@ -298,7 +299,7 @@ def judged_result(got, wanted, sample_input, op, program=None):
 
 
 def compared(got, wanted, tensors, sample_input, op, program):
-    """Returns ("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's
+    """Returns ("right" | "wrong", why). In 16 bits each result must agree with one of three answers: torch's, torch's
     run of the imported program, or f64 rounded once. Otherwise the error must follow from the rounding of the inputs.
     `why` names the answer if it is not the first one."""
     if op.name in FACTORS:
@@ -355,7 +356,7 @@ def judge_compiled(sample_input, op, device):
 
 
 def is_core(op, dtype):
-    """True if core_aten_decompositions() write the entry's first sample in core ATen."""
+    """True if torch.core_aten_decompositions() decomposes the entry's first sample to core ATen."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     for sample in samples(op, dtype, 1):
@@ -386,7 +387,7 @@ def own_type(op, wanted):
 
 
 def samples(op, dtype, most):
-    """Yields the first `most` samples with tensors on the CPU."""
+    """Yields the first `most` samples (0: all of them), with tensors on the CPU."""
     dtype = own_type(op, dtype)
     if dtype not in op.supported_dtypes("cpu"):
         return

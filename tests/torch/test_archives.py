@@ -149,7 +149,7 @@ def test_type_promotion(first):
 
 
 def test_the_command_needs_no_torch(tmp_path):
-    """The command gives equal bytes, and weft.compile of an archive does not import torch."""
+    """The command gives the same bytes as weft.compile, which does not import torch for an archive."""
     model, inputs, shapes = examples()["pictures"]
     (tmp_path / "m.pt2").write_bytes(archive(exported(model, inputs, shapes)))
     np.save(tmp_path / "x.npy", inputs[0].numpy())
@@ -189,7 +189,7 @@ def test_sizes_that_the_caller_gives():
         weft.compile(file, device="cpu", constants={"ids": np.zeros((2, 3), np.float32)})
 
 
-# ---- What is refused ----
+# ---- Refused archives ----
 
 
 def rewritten(file, change):
@@ -287,7 +287,7 @@ def test_cut_and_damaged(counter):
     for length in (500, len(counter) // 2, len(counter) - 4):
         with pytest.raises(weft.ModelError, match=rf"E103.*no directory at its end, after {length} bytes(.|\n)*copy the file again"):
             weft.compile(counter[:length])
-    # The directory that is found is that of an archive inside the archive.
+    # Without the end of the file, the last directory found belongs to an archive inside the archive.
     with pytest.raises(weft.ModelError, match="E10[38].*end"):
         weft.compile(counter[:-1000])
     with pytest.raises(weft.ModelError, match="E102.*a zip archive"):

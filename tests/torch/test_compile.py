@@ -51,7 +51,7 @@ def test_one_compile_for_several_sizes():
 
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_asserted_values(in_parts):
-    """Assertions on tensors are checked in each call, and leave no node in eager."""
+    """Assertions on tensors are checked in each call. They do not stay in eager; with `in_parts` another node does."""
 
     def f(x):
         torch._assert_async((x > 0).all(), "x is positive")
@@ -84,8 +84,8 @@ def test_only_asserted_values():
 
 
 def test_quotients_of_open_sizes():
-    """Quotients of open sizes are rounded to sizes. As floats they are multiplied with tensors, added to them and used
-    as their bounds."""
+    """Quotients of open sizes are rounded to sizes. As floats they are limited, multiplied with tensors and added to
+    them."""
 
     def f(x):
         high, wide = x.shape[2:]
@@ -233,7 +233,7 @@ def test_operators_that_weft_lacks_are_decomposed_by_torch():
 
 
 def test_decompositions_that_write_to_their_own_tensors():
-    """torch's padding copies into a part of a new tensor, which only torch creates."""
+    """torch decomposes padding into a new tensor and a copy to a part of it; the model itself has no such tensor."""
     x = torch.randn(3, 4, 5)
 
     def padded(x):
@@ -384,7 +384,7 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
         with torch.no_grad():
             wanted = model(q, k, v)
         torch.testing.assert_close(archive(q, k, v), wanted, rtol=1e-4, atol=1e-5)
-    # The export assumed one block of 128 keys; the formula makes keys and values equal in length.
+    # The export assumed that all keys are in one block of 128, so 200 keys are refused.
     with pytest.raises(weft.Error, match="E31[12]"):
         archive(torch.randn(2, 4, 20, 8), *(torch.randn(2, 4, 200, 8) for _ in range(2)))
 
@@ -414,8 +414,8 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solve that also returns error codes stays in torch if its factors are read, because only torch computes the
-    error codes."""
+    """A solve that also returns factors and error codes stays in torch if the factors (results 1 and 2) are read,
+    because Weft does not compute them."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

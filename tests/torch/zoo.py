@@ -4,8 +4,8 @@
 
     ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--precision f16] [--json FILE] [--out FILE] [NAME...]
 
-One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one
-archive with an open batch (and length). Weft compiles it once and answers for batches 1, 3 and 8 and three lengths.
+One model of each module of timm, and 60 architectures of transformers in small sizes. torch.export makes one archive
+of each, with an open batch (and length). Weft compiles it once and answers for batches 1, 3 and 8 and three lengths.
 Answers are within 1e-4 of the greatest element of eager's answer, or have at most twice eager's distance from torch's
 answer in f64 (`as_torch` counts these). The command line, which runs without torch, gives the same bits. torch.compile
 compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one
@@ -119,9 +119,9 @@ def command_line(file, run, inputs, options):
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
-    """Returns a dictionary with "name", "archive" ("right" or why not), "command", "compile", "bits" ("equal", or how
-    far the archive's answers are from those of torch.compile), "apart" and "seconds". Where answers in f64 decide, it
-    also has "times", "compile_times" and "torch_from_f64" (see Judge)."""
+    """Returns a dictionary with "name", "type", "archive" ("right" or why not), "command", "compile", "bits" ("equal",
+    or how far the archive's answers are from those of torch.compile), "apart" and "seconds". Where answers in f64
+    decide, it also has "times", "compile_times" and "torch_from_f64"; in 16 bits "torch_apart" (see Judge)."""
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})

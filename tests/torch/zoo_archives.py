@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Archives of the zoo's models, written where torch exports them and judged on a machine that may have no torch.
+"""Archives of the zoo's models, written where torch exports them and compared on a machine that may have no torch.
 
     ./x python tests/torch/zoo_archives.py write FOLDER [NAME...]
     ./x python tests/torch/zoo_archives.py judge FOLDER [--device nvidia:0] [--jobs 8] [--out FILE]
@@ -73,8 +73,8 @@ def by_command_line(archive, run, inputs, options):
 
 
 def judge(folder, device):
-    """Returns {"name", "apart": the largest error relative to the largest element, "bits": whether those of the command
-    line are equal}."""
+    """Returns {"name", "apart": the largest error relative to the largest element, "bits": whether the command line
+    gives the same bits}."""
     import weft
 
     options = {"device": device, "threads": 1}
@@ -89,7 +89,7 @@ def judge(folder, device):
 
 
 def judge_all(root, device, jobs):
-    """Judges all folders. A model that raises an error counts as not right."""
+    """Runs `judge` for all folders. A model that raises an error counts as not right."""
     folders = sorted(file.parent for file in root.glob("*/m.pt2"))
     rows = []
     with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:

@@ -59,8 +59,9 @@ class Judge:
         return found, max(map(apart, self.wanted, found))
 
     def verdict(self, got, kept):
-        """Returns how far the answers to the inputs `kept` are from eager's, and "right" or the reason why they are
-        not. With f64 answers: also the distance from these divided by eager's distance."""
+        """Returns three values: the distance of the answers to the inputs `kept` from eager's, "right" or the reason
+        why they are not, and the distance from torch's f64 answers divided by eager's distance (None if f64 does not
+        decide)."""
         worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
         if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # torch's own error is too large
             return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None

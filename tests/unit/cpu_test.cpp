@@ -124,7 +124,7 @@ module main {
   %z = dot %x, %v  // from "node 1 'second' (MatMul)"
   return "y"=%y, "z"=%z
 })weft";
-  // The kernels of each of the two nodes, in either order.
+  // Returns the kernels of the first node and, after a space, those of the second.
   auto kernels_of = [&](Precision precision, std::vector<std::string> keep) -> std::string {
     auto executable = compile(parse_program(text, make_op),
                               {.device = "cpu", .threads = 1, .precision = precision, .keep_f32 = std::move(keep)});

@@ -15,7 +15,7 @@ using namespace weft;
 
 namespace {
 
-/// Returns a constant of [out, in, 3, 3] small integers (8-bit integers up to `most`), with its scaling in f32.
+/// Returns a constant [out, in, 3, 3] of integers from -most to most; `type` is its element type.
 std::string weights(const char* type, int64_t out, int64_t in, int most) {
   std::string text = cat("constant {value=", type, "[", out, ",", in, ",3,3]{");
   unsigned state = 1;
@@ -81,7 +81,7 @@ TEST_CASE("cpu: minimal filtering of volumes, plane by plane") {
 
 TEST_CASE("cpu: minimal filtering of integers is exact, in the tile that their bounds allow") {
   compare_quantized_on_cpu(integers(24, 20, 127), {{{2, 24, 9, 7}}, {{1, 24, 9, 7}}, {{0, 24, 9, 7}}});
-  const std::string many = integers(300, 17, 127);  // sums to 255 * 9 * 300 * 64 are beyond 25 bits
+  const std::string many = integers(300, 17, 127);  // sums of about 255 * 9 * 300 * 64 need more than 25 bits
   CHECK(!has_kernel(many, "winograd4"));
   compare_quantized_on_cpu(many, {{{1, 300, 9, 7}}});
 }

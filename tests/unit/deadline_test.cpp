@@ -31,7 +31,7 @@ using Inputs = std::vector<Tensor>;
 
 constexpr double allowed_seconds = 0.1;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr double slowness = 20;  // factor for code that is instrumented by a sanitizer
+constexpr double slowness = 20;  // factor for code that is instrumented or not optimised
 #else
 constexpr double slowness = 1;
 #endif
@@ -42,7 +42,7 @@ double seconds_of_thread() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// A `stop` callback that never stops; records the longest time between two calls.
+/// Provides a `stop` callback that never stops; records the longest processor time of a thread between two calls.
 class Looks {
  public:
   Looks() { last_[std::this_thread::get_id()] = seconds_of_thread(); }
@@ -179,7 +179,7 @@ module body {
 
 namespace {
 
-/// Returns a chain of pairs of operators that cannot be fused into one kernel.
+/// Returns a program of `length` softmaxes, each after two functions, which cannot be fused into one kernel.
 std::string chain(int length) {
   std::string text = "module main {\n  %v0 = parameter {name=\"x\", type=f32[40,30]}\n";
   const char* functions[] = {"exp", "tanh", "neg", "abs", "sqrt", "sin"};

@@ -123,7 +123,7 @@ TEST_CASE("dim: each proved condition holds for random values") {
       if (quotient && v != 0) REQUIRE(quotient->evaluate(p) * v == u);
     }
   }
-  // Enough pairs must be proved equal.
+  // Enough of the 3,000 pairs must be proved.
   CHECK(equal > 20);
   CHECK(less > 200);
   CHECK(different > 200);

@@ -56,7 +56,7 @@ int end_of(const auto& work) {
   return status;
 }
 
-/// Returns a table of 512 KiB from which rows are taken, and a product of them: y = table[i] w.
+/// Returns a model that takes rows from a table of 512 KiB and multiplies them: y = table[i] w.
 std::string table_model() {
   std::vector<float> table(8192 * 16), weights(16 * 64);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i % 97);

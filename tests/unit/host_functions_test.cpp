@@ -36,7 +36,8 @@ std::string bmp(uint32_t width, uint32_t height) {
   return file + std::string(24, '\0');
 }
 
-/// Returns one row of grey bytes. Its directory has the maximum number of entries, and only the last entry is useful.
+/// Returns a TIFF file of `width` x `height` grey bytes. Its directory has the maximum number of entries; the entry
+/// with the position of the bytes comes last.
 std::string tiff(uint32_t width, uint32_t height) {
   std::string file = "II*";
   file += '\0';

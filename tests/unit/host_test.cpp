@@ -22,7 +22,7 @@ using namespace weft::test;
 
 constexpr int64_t rows = 300;  // rows of x: enough work for several tasks on every chip
 
-/// Makes a program of y = softmax((x @ w) @ w) with a reshaped copy z; sizes are open.
+/// Makes a program of y = softmax((x @ w) @ w) and z = transpose(x @ w); the number of rows is open.
 weft::Program two_outputs(weft::CompileOptions options = {}) {
   weft::Graph graph = weft::Graph::parse(R"--(
 symbol n min=1 max=512

@@ -78,7 +78,7 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
   }
   CHECK_FALSE(pack.get({1, 1}));
   size_t data_bytes = 0;
-  for (int i = 10; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data is stored once
+  for (int i = 10; i < 25; ++i) data_bytes += cat("entry ", i).size();  // frame 0: entries 20 to 49; equal data once
   CHECK(read_at<PackFrame>(text_of(file), sizeof(PackHeader) + 50 * sizeof(PackPlace)).size == data_bytes);
 
   KernelPack other(file, "compiler 2");

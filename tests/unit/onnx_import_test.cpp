@@ -190,7 +190,7 @@ TEST_CASE("onnx import: functions") {
   CHECK(error_of(bomb).code == "E153");
 }
 
-/// Makes y = x through `trips` trips of a loop; `inner` is in its body and computes s2 from s.
+/// Returns the attribute "body" of a Loop that carries s; `inner`, a node of the body, computes the next value s2.
 Message loop_of(const Message& inner) {
   Message body = Message().text(2, "body").message(1, node("Identity", {"go"}, {"on"})).message(1, inner);
   body.message(11, value("i", 7, {})).message(11, value("go", 9, {})).message(11, value("s", 1, {"2"}));

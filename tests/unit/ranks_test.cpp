@@ -36,7 +36,7 @@ Tensor numbers(std::vector<int64_t> dims, int seed) {
   return make_tensor(DType::f32, std::move(dims), values);
 }
 
-/// Makes layers of two products with relu and the operator between them, each with a residual connection.
+/// Makes layers of two products with relu and, unless null, `op` between them. Each layer has a residual connection.
 std::unique_ptr<Program> network(const CustomOperator* op = nullptr) {
   auto program = std::make_unique<Program>();
   Module& m = program->main();
@@ -72,8 +72,8 @@ void check_failure(Context& context, const Outputs& want, const RunOptions& opti
   CHECK(context.run(inputs())[0] == want[0]);
 }
 
-/// Collectives on a single GPU: calls, types, counts and graph capture. With one rank, a sum is its operand.
-/// `connected`: small sums by Weft's own kernel, the others by NCCL.
+/// Checks collectives on a single GPU: calls, types, counts and graph capture. With one rank, a sum equals its operand.
+/// `connected`: Weft's own kernel computes small sums, NCCL the others.
 void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool connected) {
   CAPTURE(name(type));
   CAPTURE(connected);

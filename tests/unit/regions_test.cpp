@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How instructions are grouped into regions, which the text of a plan shows only indirectly, by sizes.
+// Tests of the grouping of instructions into regions. The text of a plan shows regions only indirectly, by sizes.
 #include "lower/regions.h"
 
 #include <doctest/doctest.h>

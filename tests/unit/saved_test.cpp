@@ -106,7 +106,7 @@ std::string decode_code(const Plan& plan) {
   return code_of([&] { decode_plan(encoded, {weights, constants.places()}); });
 }
 
-/// Returns a program of these plans, each with an image of its own.
+/// Returns a program of these plans, each with a copy of `image`.
 SavedProgram program_of(const std::vector<Plan>& plans, std::span<const std::byte> image = {}) {
   SavedProgram program{std::make_shared<const ProgramSource>(ProgramSource{.text = text}), {}};
   for (const Plan& plan : plans) program.chips.push_back({plan, Bytes::copy(image)});
@@ -218,7 +218,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
 
 namespace {
 
-/// Changes bytes, truncates and extends the file; all of it must be refused. Returns the number of damaged files.
+/// Changes bytes of the file, truncates it and extends it; each damaged file must be refused. Returns their number.
 int damage_everywhere(const std::vector<std::byte>& good, int flips, int cuts) {
   REQUIRE(load_code(good) == "none");
   std::mt19937 random(3);

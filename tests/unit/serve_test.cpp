@@ -24,7 +24,7 @@ const std::string x_parameter = "  %x = parameter {name=\"x\", type=f32[b,s]}\n"
 
 Program doubler() { return program(x_parameter + "  %y = add %x, %x\n  return \"y\"=%y\n"); }
 
-/// Computes the sum of each row over the elements where the mask is 1, and returns the rows themselves.
+/// A program that returns the sum of each row over the elements where the mask is 1, and the rows themselves.
 const std::string masked_rows = x_parameter + R"(  %m = parameter {name="attention_mask", type=f32[b,s]}
   %p = mul %x, %m
   %t = reduce %p {fn=sum, axes=[1], keep=false}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Static inputs, for whose values a program is compiled, through the C interface. tests/python/test_static_inputs.py
-// tests more of them.
+// Static inputs through the C interface: a program is compiled for their values. tests/python/test_static_inputs.py
+// has more tests of them.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -79,7 +79,7 @@ EXPORTED hipblasLtMatmulPreferenceSetAttribute(void* preference, int attribute, 
   std::memcpy(preference, value, bytes);
   return 0;
 }
-/// The algorithm, 24 bytes, begins with a magic number, which the call of the product must pass back.
+/// Writes an algorithm of 24 bytes that begins with a magic number. hipblasLtMatmul refuses any other number.
 EXPORTED hipblasLtMatmulAlgoGetHeuristic(void*, void* product, void* a, void* b, void*, void* d, void*, int wanted,
                                          void* results, int* found) {
   const auto &x = *static_cast<Layout*>(a), &y = *static_cast<Layout*>(b), &z = *static_cast<Layout*>(d);

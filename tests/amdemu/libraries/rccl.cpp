@@ -77,8 +77,8 @@ void run(void* data) {
   if (group.meet()) std::memcpy(mine.to.host, result.data(), result.size());
 }
 
-/// Waits for the stream at a member's first call. Fails while a graph is captured, like the real library, which then
-/// gives the devices access to each other.
+/// Waits for the stream at a member's first call, as the real library does when it gives the devices access to each
+/// other's memory. That fails while the stream captures a graph.
 bool connect(Member& member, void* stream) {
   if (!member.is_connected && member.group->posted.size() > 1) member.is_connected = hipStreamSynchronize(stream) == 0;
   return member.is_connected || member.group->posted.size() == 1;

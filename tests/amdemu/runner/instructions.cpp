@@ -16,7 +16,7 @@ using namespace weft::amdemu;
 
 namespace {
 
-/// Values of a place, such as "v1[3]=3f800000,40000000".
+/// Values of a register or of memory, such as "v1[3]=3f800000,40000000".
 struct Setting {
   std::string place;
   int lane = -1;  ///< only this one

@@ -102,7 +102,7 @@ struct Expected {
   std::vector<Tensor> inputs, outputs;
 };
 
-/// Returns the CPU's answers in each round, for the open size `open`.
+/// Returns the CPU's answers for each round, with the value `open` for open sizes.
 std::vector<Expected> expected(const Executable& cpu, int64_t open) {
   std::vector<Expected> list;
   auto context = cpu.new_context();
