@@ -489,12 +489,17 @@ def gpu_kernels(rows, page):
     rows = [row for row in best(rows, lambda row: json.dumps(row["of"])).values() if "ms" in row["values"]]
     if not rows:
         return "\n\nNot measured yet: `python bench/gpu_peers.py --only gemm,rows --out FILE`.\n\n"
-    lines = []
+    lines, drawn = [], []
     for row in rows:
-        name = row["of"].get("operator") or " x ".join(map(str, row["of"]["gemm"])) + f", {row['of'].get('type', 'f16')}"
         torch = row["peers"]["pytorch"]["ms"]
+        if row["of"].get("sizes") == "random":
+            drawn.append(row["values"]["ms"] / torch)
+            continue
+        sizes = " x ".join(map(str, row["of"].get("gemm", row["of"].get("shape", []))))
+        name = ", ".join(filter(None, [row["of"].get("operator"), sizes, row["of"].get("type", "f16")]))
         lines.append([name, f"{row['values']['ms']:.4f}", f"{torch:.4f}", ratio(row["values"]["ms"] / torch)])
-    return table(["product or operator", "Weft ms", "PyTorch ms", "ratio"], lines) + sources(rows, page)
+    short = f"\n{len(drawn)} products of random sizes in f16: {in_short(drawn, 'cuBLAS and cuBLASLt')}.\n" if drawn else ""
+    return table(["product or operator", "Weft ms", "PyTorch ms", "ratio"], lines) + short + sources(rows, page)
 
 
 def gpu_headline(rows, page):
