@@ -123,12 +123,12 @@ std::vector<Place> find_places(const CompileOptions& options) {
 
 Place find_place(const CompileOptions& options) { return find_places(options).front(); }
 
-/// True for errors that might not occur on the CPU. Errors of usage, limits, cancelling, the model and operators
-/// without any kernel occur on every device.
+/// True for errors that might not occur on the CPU, such as too little memory. Errors of usage, cancelling, the model
+/// and operators without any kernel occur on every device.
 static bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||
-         error.kind == ErrorKind::internal;
+         error.code == "E401" || error.kind == ErrorKind::internal;
 }
 
 std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& options,

@@ -138,7 +138,7 @@ bool FusedBody::last_coordinate_is_axis() const {
 
 /// Emits code that splits each coordinate of the kernel into the axes of its group.
 void FusedBody::emit_coordinates() {
-  if (known_equal(product(iteration_.dims), 0)) {  // no axes are left, but the code never runs
+  if (known_equal(product(iteration_.dims), 0)) {  // the code never runs: any coordinates do
     axis_names_.assign(axes_.size(), "i64(0)");
     return;
   }

@@ -280,7 +280,7 @@ class Grouping {
     for (RegionId id : regions_.ids()) {
       Region& r = regions_[id];
       for_each_member(r, [&](Instruction& i) {
-        bool whole = &i == r.anchor && r.epilogue.empty();  // a region of the anchor alone writes all its results
+        bool whole = &i == r.anchor && r.epilogue.empty();  // without epilogue, an anchor writes all its results
         for (uint32_t index = 0; index < i.types.size(); ++index) {
           Value value{&i, index};
           if (whole || is_read_outside(value, id)) r.outputs.push_back(value);

@@ -166,7 +166,7 @@ class ContentsRule {
       case Fn::mul: return a * b;
       case Fn::min: return min(a, b);
       case Fn::max: return max(a, b);
-      case Fn::div:  // div truncates, floordiv rounds down: equal only if the signs are known
+      case Fn::div:  // div truncates, floordiv rounds down: equal where a >= 0, b > 0
         if (a.lower_bound() >= 0 && b.lower_bound() > 0) return floordiv(a, b);
         return exact_divide(a, b);
       case Fn::floor_mod: return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;

@@ -431,7 +431,7 @@ void permute(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Returns the lane that ds_swizzle reads. A pattern permutes groups of four lanes, masks bits of the lane number or,
+/// Returns the lane that ds_swizzle reads. A pattern permutes the lanes in groups of four, masks bits of the lane number or,
 /// on gfx9 and later, rotates lanes.
 u32 swizzled_lane(u32 lane, u32 pattern) {
   if ((pattern & 0xe000) == 0xc000) {

@@ -130,6 +130,19 @@ def test_operators_that_gpus_lack_run_on_the_cpu_between_copies(tmp_path):
     assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # no step runs on the CPU
 
 
+def test_auto_takes_the_cpu_if_the_weights_exceed_the_memory_of_the_gpu(tmp_path):
+    """The CPU reads the 4 MiB of weights from the file, the GPU would have to hold them."""
+    weights = onnx.numpy_helper.from_array(np.arange(1 << 20, dtype=np.float32), "w")
+    nodes = [helper.make_node("Mul", ["w", "x"], ["p"]), helper.make_node("ReduceSum", ["p"], ["y"], keepdims=0)]
+    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)] for name, sizes in (("x", [1]), ("y", []))]
+    graph = helper.make_graph(nodes, "g", *ports, [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "model.onnx")
+    run = lambda device: emulated.run("gfx1100", "weft", "run", tmp_path / "model.onnx", "--memory-limit", str(2 << 20), "--device", device)
+    auto, gpu = run("auto"), run("amd:0")
+    assert gpu.returncode != 0 and "error[E401]" in gpu.stderr
+    assert auto.returncode == 0 and "the model runs on the cpu, as it cannot on amd:0" in auto.stderr, auto.stderr
+
+
 def test_a_program_may_have_no_kernel(tmp_path):
     """A model of strings alone runs on the CPU."""
     node = helper.make_node("StringConcat", ["a", "b"], ["y"])

@@ -83,7 +83,7 @@ void cndmask(Wave& w, const Instruction& i) {
 // --- division --------------------------------------------------------------------------------------------------------
 
 template <class T>
-struct DivisionLimits;  // limits of exponents in AMD's description of the instruction
+struct DivisionLimits;  // AMD's limits of exponents for v_div_scale and v_div_fmas
 template <>
 struct DivisionLimits<f32> {
   static constexpr int far_apart = 96, small = 23, scale = 64, bias = 127;

@@ -168,7 +168,13 @@ def quantised():
 
 
 def refused():
-    """Makes a custom operator: an operator of TensorFlow itself that the converter keeps in the model."""
+    """Makes a custom operator: an operator of TensorFlow itself that the converter keeps in the model. Makes a branch over
+    complex numbers."""
+    def magnitude(x):
+        z = tf.signal.rfft2d(x)
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.abs(z), lambda: tf.math.imag(z))
+
+    (FOLDER / "complex_branch.tflite").write_bytes(convert(magnitude, spec(1, 8, 8)))
     (FOLDER / "custom.tflite").write_bytes(convert(
         lambda x: tf.linalg.inv(x), spec(3, 3), allow_custom_ops=True,
         target_spec=tf.lite.TargetSpec([tf.lite.OpsSet.TFLITE_BUILTINS])))

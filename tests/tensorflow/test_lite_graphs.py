@@ -132,6 +132,12 @@ def test_custom_operators_are_refused_by_name(graphs):
         weft.compile(str(graphs / "custom.tflite"))
 
 
+def test_branches_over_complex_numbers_are_refused(graphs):
+    """Weft keeps a complex number as two values, of which a branch would take only one."""
+    with pytest.raises(weft.Error, match="E122.*of complex numbers is not supported"):
+        weft.compile(str(graphs / "complex_branch.tflite"))
+
+
 def test_no_transposes_are_left(graphs):
     """The layout stays channels last."""
     text = weft.print_model(str(graphs / "network.tflite"), stage="final", device="cpu")

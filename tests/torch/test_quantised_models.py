@@ -35,7 +35,7 @@ WAYS = {
 
 
 def close(got, wanted, steps):
-    """Compares with a tolerance of `steps`: a value near the border between two integers may be rounded to either."""
+    """Allows errors up to `steps` times the largest value: values near a border may be rounded to either integer."""
     assert got.shape == wanted.shape
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 

@@ -296,7 +296,7 @@ Outcome translated(const Operator& op, Call&& call) {
     }
     return own;
   };
-  if (op.steps == Steps::kept) return {done(call.with(halves(0)))};  // the operator only reads sizes
+  if (op.pairs == Pairs::sizes) return {done(call.with(halves(0)))};
   if (op.steps != Steps::moved && op.pairs != Pairs::apart) call.unsupported("of complex numbers is not supported");
   Values re = done(call.with(halves(0))), im = done(call.with(halves(1))), both;
   for (size_t k = 0; k < re.size(); ++k) both.push_back(frontend::pair_of({{&call, re[k]}, {&call, im[k]}}));

@@ -209,6 +209,7 @@ enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function
   known,  ///< its function accepts complex numbers as pairs
+  sizes,  ///< reads only the sizes of its operands
 };
 
 /// An operator and its translation. A name is empty if its format lacks the operator.

@@ -447,7 +447,7 @@ Values instance_norm(Call& c) {
   return one(convert(y, x.dtype()));
 }
 
-/// Reads the result's scales from "scale_factors", or its sizes with the scales "scales_h" and so on.
+/// Reads the scales in "scale_factors", or the sizes in "output_size" and any scales in "scales_h" and so on.
 void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
   std::vector<int64_t> axes = frontend::axes_from(2, rank);
   Dims wanted = c.sizes("output_size");

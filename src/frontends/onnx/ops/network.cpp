@@ -149,8 +149,8 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
   return select(Expr{&c, is_whole}, Expr{&c, c.emit(Quantize{.to = c.dtype(0)}, in)}, q);
 }
 
-/// Returns a run-time bool: true if the window covers all of x[batch, channel, spatial...] without pads. Returns null
-/// if that is known to be false.
+/// Returns a run-time bool: true if the window covers all of x[batch, channel, spatial...]. Returns null if it cannot,
+/// or if there may be pads.
 Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
   if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
