@@ -4,6 +4,7 @@
 # LLVM and clang that Weft never calls. TARGET: a target of LLVM that Weft uses.
 set -eu
 out=$1 config=$2 ours=$(echo "$3" | tr ';' ' ')
+"$("$config" --bindir)/llvm-nm" --version >/dev/null # fails if it is missing, which a pipeline below would hide
 
 # Prints empty LLVMInitialize functions for the targets that Weft does not use. lld calls these functions for every target of LLVM, which
 # would link all targets.
@@ -51,4 +52,4 @@ never_called() {
   esac
   echo '}'
 } >"$out.new"
-cmp -s "$out.new" "$out" || mv "$out.new" "$out"
+if cmp -s "$out.new" "$out"; then rm "$out.new"; else mv "$out.new" "$out"; fi

@@ -11,13 +11,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release"))
 IS_FULL = bool(os.environ.get("WEFT_TEST_FULL"))  # ./x test --release
-DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))  # decides which tests a plain run takes
+# Decides which tests a plain run takes. Processes that this one starts see the same day, even after midnight.
+DAY = int(os.environ.setdefault("WEFT_TEST_SEED", str(int(time.time() // 86400))))
 DIGITS = ROOT / "examples" / "digits"
 sys.path.insert(0, str(BUILD / "python"))
 
 
 def todays(cases, share):
-    """Returns one case in `share`, different ones each day; all cases if IS_FULL."""
+    """Returns one case in `share`, different ones each day; all cases if IS_FULL. In a test that `rotates(n)`, whose cases
+    run on some days only, choose by DAY // n."""
     return cases if IS_FULL else cases[DAY % share :: share]
 
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <span>
 
+#include "base/error.h"
 #include "kernel_build/codegen_loader.h"
 #include "kernel_build/kernel_pack.h"
 
@@ -28,6 +29,7 @@ inline void write_pack(const std::filesystem::path& file, const std::string& com
   uint64_t end = sizeof(PackHeader) + places.size() * sizeof(PackPlace);
   for (auto& [index, frame] : frames) {
     std::vector<std::byte> packed = codegen().compress(frame);
+    check(!packed.empty() && frame.size() <= largest_frame, "a frame of a pack of kernels is too large");
     const PackFrame header{hash128(packed), packed.size(), frame.size()};
     auto head = std::as_bytes(std::span(&header, 1));
     frame.assign(head.begin(), head.end());

@@ -155,7 +155,8 @@ class Clang : public Codegen {
 
   std::vector<std::byte> compress(std::span<const std::byte> data) noexcept override {
     std::vector<std::byte> packed(ZSTD_compressBound(data.size()));
-    packed.resize(ZSTD_compress(packed.data(), packed.size(), data.data(), data.size(), ZSTD_maxCLevel()));
+    size_t size = ZSTD_compress(packed.data(), packed.size(), data.data(), data.size(), ZSTD_maxCLevel());
+    packed.resize(ZSTD_isError(size) ? 0 : size);
     return packed;
   }
 

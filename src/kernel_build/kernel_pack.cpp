@@ -15,8 +15,6 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t largest_frame = 64 << 20;  // a frame that asks for more memory counts as damaged
-
 template <class T>
 bool read_exactly(int fd, std::span<T> values, uint64_t offset) {
   std::span<std::byte> data = std::as_writable_bytes(values);

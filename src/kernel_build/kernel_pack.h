@@ -33,6 +33,9 @@ struct PackFrame {
   uint64_t packed_size = 0, size = 0;
 };
 
+/// A frame that asks for more memory counts as damaged.
+inline constexpr uint64_t largest_frame = 64 << 20;
+
 /// Where an entry of a pack lies.
 struct PackPlace {
   Hash128 key;

@@ -18,9 +18,10 @@ PARTS = 16 if FULL else 8
 
 
 def chosen(op):
-    """Returns the first three samples of an entry; a plain run takes only one of them, a different one each day."""
+    """Returns the first three samples of an entry; a plain run takes only one of them, a different one each time
+    that its part runs, which is every second day."""
     found = list(opinfo.samples(op, torch.float32, 3))
-    return found if FULL or not found else [found[SEED % len(found)]]
+    return found if FULL or not found else [found[SEED // 2 % len(found)]]
 
 
 @pytest.mark.long

@@ -77,9 +77,10 @@ View copied_along_k(Lowering& lowering, const View& b, Value value, DType type) 
 
 /// True if the view may be copied as `type`: types are equal or floats, and no axis from `first` on repeats elements.
 bool can_copy(const View& view, size_t first, DType type) {
-  auto is_repeated = [](const Dim& stride) { return known_equal(stride, 0); };
-  return std::none_of(view.strides.begin() + static_cast<std::ptrdiff_t>(first), view.strides.end(), is_repeated) &&
-         (view.dtype == type || (is_float(view.dtype) && is_float(type)));
+  for (size_t axis = first; axis < view.dims.size(); ++axis) {
+    if (known_equal(view.strides[axis], 0) && !known_equal(view.dims[axis], 1)) return false;
+  }
+  return view.dtype == type || (is_float(view.dtype) && is_float(type));
 }
 
 /// Copies operands that are not direct where that gains more than it costs: with asynchronous copies, products of
@@ -90,13 +91,16 @@ void make_direct(Lowering& lowering, const Instruction& dot, Product& p, DType t
   bool is_a_direct = is_direct(p.a, p.batch_axes, row_stride(p), p.a.strides.back(), type),
        is_b_direct = is_direct(p.b, p.batch_axes, p.b.strides[rank - 1], p.b.strides[rank - 2], type),
        is_fixed = all_constant({p.n, p.k, p.b.strides[rank - 1], p.b.strides[rank - 2], p.b.offset}),
-       is_weights = is_fixed && lowering.is_load_time(dot.inputs[1]) && is_repeated(leading(p.b, rank - 2));
+       is_weights = is_fixed && lowering.is_load_time(dot.inputs[1]) && is_repeated(leading(p.b, rank - 2)),
+       is_along_k = p.b.dtype == type && known_equal(p.b.strides[rank - 2], 1),
+       has_whole_k = p.k.is_multiple_of(tasks::vector_bits / bits(type));
   int64_t m = typical_size(p.m), n = typical_size(p.n), work = m * n * typical_size(p.k * p.batch);
   bool copies = lowering.gpu().async_copy && m > max_gemv_rows && n >= least_reuse,
        copies_a = copies && can_copy(p.a, 0, type),
        copies_b = copies && m >= least_reuse && work >= least_work && (is_a_direct || copies_a) &&
-                  can_copy(p.b, p.batch_axes == 0 ? rank - 2 : 0, type);
-  if (!is_b_direct && (is_weights || copies_b)) {
+                  can_copy(p.b, p.batch_axes == 0 ? rank - 2 : 0, type),
+       packs_b = is_weights && (!is_along_k || has_whole_k || is_a_direct || copies_a);
+  if (!is_b_direct && (packs_b || copies_b)) {
     p.b = copied_along_k(lowering, p.b, dot.inputs[1], type);
     is_b_direct = true;
   }
