@@ -207,7 +207,7 @@ def cpu_brief(rows, page):
     parts = []
     for machine, mine in one_thread(rows).items():
         ranges = [f"{range_of([against(row, peer) for row in mine])} of {name}'s time" for peer, name in PEERS.items()]
-        parts.append(f"{machine}, one thread, {len(mine)} models: " + " and ".join(ranges))
+        parts.append(f"{machine}, {len(mine)} models, one thread: " + ", ".join(ranges))
     return ". ".join(parts)
 
 
@@ -506,7 +506,7 @@ def gpu_headline(rows, page):
     """Says in how many cases Weft is at least as fast as PyTorch, and where it is slower. Names the GPUs of the rows it counts."""
     rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
     behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
-    return f"on one {' and one '.join(gpu_names(rows))} as fast as PyTorch's fastest mode or faster in {len(rows) - len(behind)} of {len(rows)} cases; slower in {', '.join(behind) or 'none'}"
+    return f"on one {' and one '.join(gpu_names(rows))}, at least as fast as PyTorch's fastest mode in {len(rows) - len(behind)} of {len(rows)} cases. Slower: {', '.join(behind) or 'none'}"
 
 
 def gpu_decoder(rows, page):
@@ -514,6 +514,14 @@ def gpu_decoder(rows, page):
     rows = list(best(rows, lambda row: (row["of"]["past"], row["of"]["room"])).values())
     lines = [[row["of"]["past"], number(row["values"]["ms"]), number(fastest(row["peers"]["pytorch"])[0])] for row in rows]
     return table(["tokens in the cache", "Weft ms", "PyTorch ms"], lines) + sources(rows, page)
+
+
+def gpu_blocks(rows, page):
+    """Returns a table of products of few rows with weights of few bits: their speed as a share of the speed of a copy."""
+    rows = [row for row in rows if row["what"] == "product with few-bit weights on a GPU"]
+    rows = list(best(rows, lambda row: json.dumps(row["of"])).values())
+    lines = [[f"{row['of']['k']} x {row['of']['n']}", row["of"]["bits"], row["of"]["rows"], number(row["values"]["us"]), ratio(row["values"]["of_copy"])] for row in rows]
+    return table(["k x n", "bits", "rows", "microseconds", "share of copy speed"], lines) + sources(rows, page)
 
 
 def gpu_tiles(rows, page):
@@ -698,7 +706,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_bf16, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_bf16, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels, gpu_blocks,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, wheels, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 

@@ -316,13 +316,13 @@ struct AttentionBlock {
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
     constexpr i64 cache = 8 << 20;
     const i64 fit = cache / most((z.d + z.dv) * z.keys * 2, 1), two_rounds = ceil_div(2 * apart, most(pieces, 1));
-    const u32 heads = pieces == 0 ? 0 : u32(z.batch * z.kv_heads), some = u32(least(most(fit, two_rounds), heads));
-    WEFT_NO_UNROLL for (u32 first = 0, section = 0; first < heads; first += some, section++) {
-      const u32 width = heads - first < some ? heads - first : some, count = width * pieces;
+    const u32 heads = pieces == 0 ? 0 : u32(z.batch * z.kv_heads), at_once = u32(least(most(fit, two_rounds), heads));
+    WEFT_NO_UNROLL for (u32 first = 0, section = 0; first < heads; first += at_once, section++) {
+      const u32 width = heads - first < at_once ? heads - first : at_once, count = width * pieces;
       const u32 full = count / apart, rest = count - full * apart, late = (me + apart - section * rest % apart) % apart;
       WEFT_NO_UNROLL for (u32 round = 0; round < full + (late < rest); round++) {
-        const u32 lane = round == full ? late : (section * full + round) % 2 == 0 ? me : apart - 1 - me;
-        const u32 number = round * apart + lane, row = number / width;
+        const u32 turn = round == full ? late : (section * full + round) % 2 == 0 ? me : apart - 1 - me;
+        const u32 number = round * apart + turn, row = number / width;
         work(attention_task<rows, keys, Split>(z, first + number - row * width, pieces - 1 - row, keys_of));
       }
     }

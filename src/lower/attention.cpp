@@ -154,7 +154,8 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   auto blocks = [&](int groups) {
     return typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, tasks::attention_group_rows * groups));
   };
-  bool is_short = widest.value() <= 64, has_empty_rows = 14 * blocks(2) > 8 * blocks(1);
+  bool is_short = widest.value() <= 64,
+       has_empty_rows = 7 * 2 * blocks(2) > 8 * blocks(1);  // two groups would have over a seventh more rows
   GpuAttention a{.d = is_short ? 64 : 128, .groups = has_empty_rows || blocks(2) < lowering.compute_units() ? 1 : 2};
   a.waves = 4 * (a.groups + 1);
   a.occupancy = a.groups == 1 && is_short ? 2 : 1;

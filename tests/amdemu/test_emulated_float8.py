@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products of 8-bit floats on emulated AMD GPUs equal those of ref. The matrix unit multiplies the type where it can;
 other chips multiply f16."""
-import os
 
 import numpy as np
 import onnx
@@ -9,13 +8,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import emulated
+from places import IS_FULL
 
 OCP, FNUZ = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2), (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
 NAMES = dict(zip((*OCP, *FNUZ), ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"), strict=True))
 UNITS = {"gfx942": FNUZ, "gfx1201": OCP, "gfx1100": ()}
 ALL = [(chip, kind, precision) for chip in emulated.CHIPS for kind in NAMES for precision in ("f32", "f16")]
 SOME = [(chip, kind, "f32") for chip in emulated.CHIPS for kind in UNITS[chip] or OCP[:1]] + [("gfx942", FNUZ[0], "f16"), ("gfx1201", FNUZ[0], "f16")]
-CASES = ALL if os.environ.get("WEFT_TEST_FULL") else SOME
+CASES = ALL if IS_FULL else SOME
 
 
 class Graph:

@@ -8,13 +8,13 @@ import json
 import os
 import pathlib
 import re
-import time
 
 import pytest
 
 import assembly
 import main_kernels
 import resources
+from places import DAY, IS_FULL
 
 BUDGETS = pathlib.Path(__file__).with_name("budgets.json")
 HEADROOM = 1.1  # for registers and local memory; waves, spills and private memory must not grow
@@ -25,8 +25,7 @@ MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
 # Kernels that need not read 16 bytes at a time. Copies transpose in this model, so their elements are not adjacent in
 # memory. Reductions load only as many elements as an f32 vector of sums has.
 NARROW = ("copy_", "reduce_mean_")
-DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
-IS_WHOLE = bool(os.environ.get("WEFT_TEST_FULL") or os.environ.get("WEFT_UPDATE"))
+IS_WHOLE = IS_FULL or bool(os.environ.get("WEFT_UPDATE"))
 CASES = [(chip, precision) for i, chip in enumerate([*main_kernels.AMD, *main_kernels.NVIDIA])
          for j, precision in enumerate(("f32", "f16")) if IS_WHOLE or (i + j + DAY) % 2 == 0]
 

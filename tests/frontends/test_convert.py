@@ -2,7 +2,6 @@
 """`weft convert`: ONNX's own node cases are read, written as ONNX again, and run by stock onnxruntime. A plain run
 takes a part of the cases, WEFT_TEST_FULL=1 all of them."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +13,8 @@ from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from onnx_node_cases import node_cases
-from places import BUILD, DIGITS, keep_count
+from places import BUILD, DIGITS, IS_FULL, keep_count
 
-IS_FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 PART = 40  # about how many cases a plain run takes
 # Cases whose values are random, or are not defined by the file.
 CHANCE = ("bernoulli", "dropout", "training")

@@ -22,7 +22,7 @@ from onnx import numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "robustness"))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from limits import BUILD, FULL, SEED
+from limits import BUILD, IS_FULL, SEED
 from onnx_node_cases import node_cases
 from places import keep_count
 
@@ -128,13 +128,13 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize("chip", PLACES)
 def test_no_answer_is_wrong(folders, chip, precision):
     every, least = PLACES[chip]
-    some = folders if FULL else folders[SEED % every :: every]
+    some = folders if IS_FULL else folders[SEED % every :: every]
     found = judged("amd:0" if chip else "cpu", precision, some, chip)
     total = sums(found, chip or "cpu", precision)
     assert not {name: words for name, words in found.items() if words.startswith("wrong")}
     assert chip or not {name: words for name, words in found.items() if words.startswith("refused")}
     assert total["unknown"] <= 3 + MOST_UNKNOWN * total["known"]
-    assert not FULL or total["right"] >= least
+    assert not IS_FULL or total["right"] >= least
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

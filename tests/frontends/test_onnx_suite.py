@@ -6,7 +6,6 @@ others.
 
 A case for which the CPU target uses host steps must be listed in onnx_host.txt; only strings, sequences and optionals
 may need them."""
-import os
 import pathlib
 import sys
 
@@ -14,7 +13,7 @@ import pytest
 from suite_cases import faults, judge, kept_chances, node_cases
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from places import keep_count
+from places import IS_FULL, keep_count
 
 CASES = 1884  # of onnx 1.23.2
 ALWAYS = ("test_if", "test_loop", "test_scan", "test_nonzero", "test_unique", "test_compress", "test_nonmaxsuppression", "test_range",
@@ -32,8 +31,7 @@ def cases():
 
 @pytest.fixture(scope="module")
 def on_cpu(cases):
-    is_full = bool(os.environ.get("WEFT_TEST_FULL"))
-    some = [case for i, case in enumerate(cases) if is_full or i % 12 == 0 or case.name.startswith(ALWAYS)]
+    some = [case for i, case in enumerate(cases) if IS_FULL or i % 12 == 0 or case.name.startswith(ALWAYS)]
     return {case.name: judge(case, "cpu") for case in some}
 
 

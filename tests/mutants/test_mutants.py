@@ -26,12 +26,12 @@ sys.path[:0] = [str(TESTS / folder) for folder in ("robustness", "random_graphs"
 import judge
 from archives import exported_archives
 from graphs import draw_graph, open_sizes
-from limits import BUILD, FULL, ROOT, SEED
+from limits import BUILD, IS_FULL, ROOT, SEED
 from onnx_node_cases import node_cases
 from places import keep_count
 
-COUNT = 20_000 if FULL else 2_000
-FILES = 10_000 if FULL else 1_000
+COUNT = 20_000 if IS_FULL else 2_000
+FILES = 10_000 if IS_FULL else 1_000
 AT_ONCE = 500
 PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
 
@@ -179,12 +179,12 @@ def test_damaged_files(files, first):
     check("damaged pictures, tensors and programs", "weft-mutant-files", files, first)
 
 
-@pytest.mark.parametrize("first", range(0, 20_000 if FULL else 500, AT_ONCE))
+@pytest.mark.parametrize("first", range(0, 20_000 if IS_FULL else 500, AT_ONCE))
 def test_damaged_exported_programs(exported_programs, first):
     check("damaged programs of torch.export", "weft-mutant-files", exported_programs, first)
 
 
-@pytest.mark.parametrize("first", range(0, 20_000 if FULL else FILES, AT_ONCE))
+@pytest.mark.parametrize("first", range(0, 20_000 if IS_FULL else FILES, AT_ONCE))
 def test_damaged_tensorflow_models(tensorflow_models, first):
     form, models = tensorflow_models
     check("damaged models of TensorFlow", "weft-mutants", models, first, form=form)

@@ -11,14 +11,13 @@ import sys
 import genai_models
 import numpy as np
 import pytest
-from places import BUILD
+from places import BUILD, IS_FULL
 from genai_models import ARCHITECTURES, Decoder, write
 
 HERE = pathlib.Path(__file__).parent
 LIBRARY = BUILD / "lib/libamdgpu-ep.so"
 FEATURES = HERE.parents[1] / "bench/genai_features.py"
 ROUTES = ["amdgpu", "WeftExecutionProvider"]
-IS_FULL = "WEFT_TEST_FULL" in os.environ
 
 # The largest allowed difference between the logits of Weft and of onnxruntime, relative to the largest logit.
 # onnxruntime multiplies f16 in f32 and rounds at other points than Weft. When rows are rounded to 8 bits, ties may be

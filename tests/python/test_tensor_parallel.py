@@ -3,7 +3,6 @@
 compared with ref."""
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -14,9 +13,9 @@ import weft
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import split_networks
+from places import IS_FULL
 
-FULL = os.environ.get("WEFT_TEST_FULL") == "1"
-DRAWN = 600 if FULL else 24
+DRAWN = 600 if IS_FULL else 24
 #: The tolerance in addition to twice the error of one device, relative to the largest number of an output.
 SLACK = {"f32": 2e-5, "bf16": 2.0**-7}
 
@@ -48,7 +47,7 @@ def test_networks_give_the_same_on_any_number_of_ranks(tmp_path):
         net = network()
         path = net.save(tmp_path / f"{name}.onnx")
         judge = answers(weft.compile(path, device="ref"), net.feeds)
-        for precision in ("f32", "bf16") if FULL else ("f32",) if name != "bert" else ("f32", "bf16"):
+        for precision in ("f32", "bf16") if IS_FULL else ("f32",) if name != "bert" else ("f32", "bf16"):
             one = answers(compiled(path, precision=precision), net.feeds)
             for ranks in (2, 4, 8):
                 model = compiled(path, ranks, precision=precision)

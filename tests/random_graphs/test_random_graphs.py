@@ -14,7 +14,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "robustness"))
 
-from limits import BUILD, FULL, SEED
+from limits import BUILD, IS_FULL, SEED
 from run import PASSES, graphs, run, seldom, table
 
 
@@ -41,9 +41,9 @@ def check(first, count, devices, keep):
 def test_random_graphs(tmp_path):
     """Answers of random graphs are right before and after the passes, and for some graphs in kernels, which take a
     while to compile."""
-    devices = [*PASSES.split(","), "cpu/10" if FULL else "cpu/20"]
-    total = check(SEED * 20_000, 10_000 if FULL else 200, devices, tmp_path)
-    assert not FULL or seldom(total) == {}
+    devices = [*PASSES.split(","), "cpu/10" if IS_FULL else "cpu/20"]
+    total = check(SEED * 20_000, 10_000 if IS_FULL else 200, devices, tmp_path)
+    assert not IS_FULL or seldom(total) == {}
 
 
 @pytest.mark.long
@@ -51,13 +51,13 @@ def test_random_graphs(tmp_path):
 def test_emulated(chip, tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_HIP_LIBRARY", str(BUILD / "lib" / "libamdemu.so"))
     monkeypatch.setenv("AMDEMU_CHIPS", chip)
-    check(SEED * 20_000 + 11_000, 500 if FULL else 4, ["amd:0"], tmp_path)
+    check(SEED * 20_000 + 11_000, 500 if IS_FULL else 4, ["amd:0"], tmp_path)
 
 
 def test_kernels_with_checks(tmp_path, monkeypatch):
     """Kernels of random graphs stay within their buffers, have no races between tasks, and read no unwritten memory."""
     monkeypatch.setenv("WEFT_CHECKED", "1")
-    check(SEED * 20_000 + 10_000, 100 if FULL else 6, ["cpu"], tmp_path)
+    check(SEED * 20_000 + 10_000, 100 if IS_FULL else 6, ["cpu"], tmp_path)
 
 
 def test_other_sizes_keep_chosen_rows():

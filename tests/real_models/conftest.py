@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, each
 in one way, a different one each day. WEFT_TEST_FULL=1 takes all models, in all ways."""
-import os
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 import fetch
 from engine import Engine
+from places import IS_FULL
 
 
 def pytest_configure(config):
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if str(item.path).startswith(here) and "load" in item.fixturenames:
             item.add_marker(pytest.mark.rotates(3))
-    if os.environ.get("WEFT_TEST_FULL") != "1":
+    if not IS_FULL:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
 

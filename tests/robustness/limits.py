@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that the tests of this folder share: the build under test, the number of cases to run, and the seed."""
 
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from places import BUILD, ROOT  # noqa: F401  for the tests of this folder
+from places import BUILD, DAY, IS_FULL, ROOT  # noqa: F401  for tests that import this module
 
-FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # ./x test --release
 # The seed changes each day, so that short runs test other cases from day to day; every test that uses it prints it.
-SEED = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
+SEED = DAY
 
 
 def run_limited(command, folder, err, env, seconds, stack=0):

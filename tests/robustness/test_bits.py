@@ -12,9 +12,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "random_graphs")]
 
-from limits import BUILD, FULL, SEED
+from limits import BUILD, IS_FULL, SEED
 
-COUNT = 400 if FULL else 12
+COUNT = 400 if IS_FULL else 12
 
 
 def fingerprints(threads, first, count):

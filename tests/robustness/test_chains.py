@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 from chain import chain_model
-from limits import BUILD, FULL
+from limits import BUILD, IS_FULL
 
-SIZES = (40_000, 200_000) if FULL else (4_000, 20_000)
+SIZES = (40_000, 200_000) if IS_FULL else (4_000, 20_000)
 SECONDS_PER_NODE = 25 / 200_000
 KERNEL_SECONDS = 3  # the same few kernels for any length
 STACK = 256 << 10
@@ -40,7 +40,7 @@ def seconds(tmp_path_factory):
     for model, count in zip(models, SIZES):
         model.write_bytes(chain_model(count).SerializeToString())
     cold = [compile_seconds(model, folder) for model in models]
-    warm = [[compile_seconds(model, folder) for model in models] for _ in range(3 if FULL else 7)]
+    warm = [[compile_seconds(model, folder) for model in models] for _ in range(3 if IS_FULL else 7)]
     print(cold, warm)
     del os.environ["WEFT_CACHE_DIR"]
     return cold, warm

@@ -9,11 +9,11 @@ import subprocess
 import time
 
 import pytest
-from limits import BUILD, FULL, ROOT, SEED
+from limits import BUILD, IS_FULL, ROOT, SEED
 
 MODEL = ROOT / "examples/digits/digits.onnx"
-KILLS = 500 if FULL else 8
-AT_ONCE = 16 if FULL else 4
+KILLS = 500 if IS_FULL else 8
+AT_ONCE = 16 if IS_FULL else 4
 
 
 def compiling(folder, cache):

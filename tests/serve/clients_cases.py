@@ -7,9 +7,9 @@ import random
 import aiohttp
 import grpc
 import numpy as np
-from server import FULL, Server, double, keep_count, numbers
+from server import IS_FULL, Server, double, keep_count, numbers
 
-COUNT = 100_000 if FULL else 1_600
+COUNT = 100_000 if IS_FULL else 1_600
 CLIENTS = 16
 PATH = "/v2/models/double/infer"
 

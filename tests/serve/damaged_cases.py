@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import numpy as np
-from server import DIGITS, ENVIRONMENT, FULL, MODEL, Server, double, keep_count, numbers
+from server import DIGITS, ENVIRONMENT, IS_FULL, MODEL, Server, double, keep_count, numbers
 
-COUNT = 20_000 if FULL else 600
+COUNT = 20_000 if IS_FULL else 600
 ODD = [None, True, False, 0, -1, 1, 1.5, 2**31, 2**63, 2**64, -(2**63), 10**30, 1e308, "", "x", "\x00", "../../etc/passwd", "\ud800", [], [[]], {},
        [1, [2]], {"a": 1}, "FP32", "INT64", "BYTES", "BF16", [1] * 40, [0], [-1, 2], [2**40, 2**40], [True, 1], "A" * 5000]
 ODD_HEADERS = ["", "0", "-1", "1e3", "９", "99999999999999999999999", "abc", "12 ", "0x10"]
@@ -116,7 +116,7 @@ def post(connection, path, body, headers):
 def test_damaged_requests_get_clean_answers(tmp_path):
     """Answers have only statuses of the protocol, and JSON with the error if the status is not 200. A valid request
     works afterwards."""
-    rng, seen = random.Random(FULL), {}
+    rng, seen = random.Random(IS_FULL), {}
     with Server(MODEL, double(tmp_path / "double.weft"), "--max-request", "100000") as server:
         connection = http.client.HTTPConnection(server.place)
         for number in range(COUNT):
@@ -162,7 +162,7 @@ def test_schemathesis(tmp_path):
     with Server(MODEL, double(tmp_path / "double.weft")) as server:
         checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
         command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run", server.url + "/openapi.json",
-                   "--checks", checks, "--max-examples", "300" if FULL else "5", "--seed", "1", "--suppress-health-check", "all",
+                   "--checks", checks, "--max-examples", "300" if IS_FULL else "5", "--seed", "1", "--suppress-health-check", "all",
                    "--phases", "examples,coverage,fuzzing", "--exclude-path-regex", "unload"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

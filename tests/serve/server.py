@@ -11,11 +11,10 @@ import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from places import BUILD, DIGITS, ROOT, keep_count  # noqa: F401
+from places import BUILD, DIGITS, IS_FULL, ROOT, keep_count  # noqa: F401
 
 MODEL = DIGITS / "digits.onnx"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(BUILD / "python"), os.environ.get("PYTHONPATH")]))}
-FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 
 
 sys.path.insert(0, str(BUILD / "python"))

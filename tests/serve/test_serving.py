@@ -9,12 +9,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import environment
-from places import BUILD, DIGITS
+from places import BUILD, DIGITS, IS_FULL
 
 
 # Runs Ray and Chromium too. Both are large, and Ray takes a minute to start and to stop.
-FULL = os.environ.get("WEFT_TEST_FULL") == "1"
-CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if FULL else [])]
+CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if IS_FULL else [])]
 
 
 @pytest.mark.long
@@ -23,7 +22,7 @@ def test_serving(cases):
     environment.run_cases("serve", f"{cases}_cases.py")
 
 
-if FULL:
+if IS_FULL:
 
     def test_ray_on_one_node():
         environment.run_cases("ray", "ray_cases.py", "-W", "ignore")

@@ -12,7 +12,7 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "robustness")]
 import judge
-from limits import FULL, SEED
+from limits import IS_FULL, SEED
 from places import judged
 
 import weft
@@ -23,7 +23,7 @@ ALL = """ConvNeXtBase ConvNeXtLarge ConvNeXtSmall ConvNeXtTiny ConvNeXtXLarge De
     MobileNet MobileNetV2 MobileNetV3Large MobileNetV3Small NASNetLarge NASNetMobile ResNet101 ResNet101V2 ResNet152 ResNet152V2
     ResNet50 ResNet50V2 VGG16 VGG19 Xception""".split()
 SMALL = ["EfficientNetV2B0", "MobileNet", "MobileNetV3Small"]
-NAMES = ALL if FULL else [SMALL[SEED % 3]]
+NAMES = ALL if IS_FULL else [SMALL[SEED % 3]]
 
 
 @pytest.mark.parametrize("name", NAMES)

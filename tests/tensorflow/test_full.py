@@ -3,7 +3,6 @@
 sizes; networks, control flow and functions; refused models. A plain run takes a third of the cases of each operator, a
 different third each day."""
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -16,12 +15,11 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import emulated
 import judge
 from full_cases import CASES, OPERATORS
-from places import keep_count, todays
+from places import IS_FULL, keep_count, todays
 from test_lite_graphs import runs
 from test_lite_operators import compare, run
 
-FULL = os.environ.get("WEFT_TEST_FULL") == "1"
-APPLICATIONS = ["MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "MobileNetV3Small"] if FULL else ["MobileNetV2"]
+APPLICATIONS = ["MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "MobileNetV3Small"] if IS_FULL else ["MobileNetV2"]
 
 
 @pytest.fixture(scope="session")

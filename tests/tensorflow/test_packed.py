@@ -2,7 +2,6 @@
 """Trained models and networks of keras.applications on an emulated gfx1100, compared with TensorFlow's answers. The
 plain run takes one model."""
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,13 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "amdemu")]
 import emulated
-from places import judged
+from places import IS_FULL, judged
 
 HERE = Path(__file__).resolve().parent
 ALL = """alexa hey_jarvis hey_mycroft okay_nabu emotions face_detection_front face_detection_short_range face_landmark pitches pitches_lite age antispoof
     blazeface-front emotion facemesh facemesh-detection-short gear gender-ssrnet-imdb handtrack liveness meet selfie EfficientNetB0 MobileNet
     MobileNetV2 MobileNetV3Small""".split()
-NAMES = ALL if os.environ.get("WEFT_TEST_FULL") == "1" else ["gender-ssrnet-imdb"]
+NAMES = ALL if IS_FULL else ["gender-ssrnet-imdb"]
 
 
 @pytest.mark.long

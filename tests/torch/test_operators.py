@@ -12,16 +12,16 @@ import torch
 import weft.torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "robustness"))
-from limits import FULL, SEED
+from limits import IS_FULL, SEED
 
-PARTS = 16 if FULL else 8
+PARTS = 16 if IS_FULL else 8
 
 
 def chosen(op):
     """Returns the first three samples of an entry; a plain run takes only one of them, a different one each time
     that its part runs, which is every second day."""
     found = list(opinfo.samples(op, torch.float32, 3))
-    return found if FULL or not found else [found[SEED // 2 % len(found)]]
+    return found if IS_FULL or not found else [found[SEED // 2 % len(found)]]
 
 
 @pytest.mark.long

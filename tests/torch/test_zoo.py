@@ -9,18 +9,18 @@ import zoo
 import zoo_archives
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "robustness"))
-from limits import FULL
+from limits import IS_FULL
 
 SLICE = ["timm/mobilenetv3", "transformers/fnet", "transformers/swin", "transformers/whisper"]
 
 
 @pytest.mark.long
 @pytest.mark.rotates(2)
-@pytest.mark.parametrize("name", zoo.names() if FULL else SLICE)
+@pytest.mark.parametrize("name", zoo.names() if IS_FULL else SLICE)
 def test_models_are_right(name):
-    row = zoo.checked(name, with_compile=FULL)
+    row = zoo.checked(name, with_compile=IS_FULL)
     assert row["archive"] == row["command"] == "right", row
-    assert not FULL or row["compile"].startswith("right"), row
+    assert not IS_FULL or row["compile"].startswith("right"), row
 
 
 def test_archives_are_judged_without_torch(tmp_path):

@@ -88,25 +88,22 @@ bool can_copy(const View& view, size_t first, DType type) {
 void make_direct(Lowering& lowering, const Instruction& dot, Product& p, DType type) {
   constexpr int64_t least_reuse = 32, least_work = int64_t{1} << 23;
   size_t rank = p.b.dims.size();
-  bool is_a_direct = is_direct(p.a, p.batch_axes, row_stride(p), p.a.strides.back(), type),
-       is_b_direct = is_direct(p.b, p.batch_axes, p.b.strides[rank - 1], p.b.strides[rank - 2], type),
-       is_fixed = all_constant({p.n, p.k, p.b.strides[rank - 1], p.b.strides[rank - 2], p.b.offset}),
-       is_weights = is_fixed && lowering.is_load_time(dot.inputs[1]) && is_repeated(leading(p.b, rank - 2)),
-       is_along_k = p.b.dtype == type && known_equal(p.b.strides[rank - 2], 1),
-       has_whole_k = p.k.is_multiple_of(tasks::vector_bits / bits(type));
+  int64_t lanes = tasks::vector_bits / bits(type);
+  const Dim &b_rows = p.b.strides[rank - 1], &b_inner = p.b.strides[rank - 2];
   int64_t m = typical_size(p.m), n = typical_size(p.n), work = m * n * typical_size(p.k * p.batch);
-  bool copies = lowering.gpu().async_copy && m > max_gemv_rows && n >= least_reuse,
-       copies_a = copies && can_copy(p.a, 0, type),
-       copies_b = copies && m >= least_reuse && work >= least_work && (is_a_direct || copies_a) &&
-                  can_copy(p.b, p.batch_axes == 0 ? rank - 2 : 0, type),
-       packs_b = is_weights && (!is_along_k || has_whole_k || is_a_direct || copies_a);
-  if (!is_b_direct && (packs_b || copies_b)) {
-    p.b = copied_along_k(lowering, p.b, dot.inputs[1], type);
-    is_b_direct = true;
-  }
-  if (!is_a_direct && is_b_direct && copies_a)
-    p.a = lowering.copy_of(p.a, dot.inputs[0], "its product loads vectors of aligned rows", type,
-                           tasks::vector_bits / bits(type));
+  bool gains = lowering.gpu().async_copy && m > max_gemv_rows && n >= least_reuse,
+       is_a_direct = is_direct(p.a, p.batch_axes, row_stride(p), p.a.strides.back(), type),
+       copies_a = !is_a_direct && gains && can_copy(p.a, 0, type), has_direct_a = is_a_direct || copies_a;
+  bool is_along_k = p.b.dtype == type && known_equal(b_inner, 1),
+       is_weights = all_constant({p.n, p.k, b_rows, b_inner, p.b.offset}) && lowering.is_load_time(dot.inputs[1]) &&
+                    is_repeated(leading(p.b, rank - 2)),
+       packs_b = is_weights && (has_direct_a || !is_along_k || p.k.is_multiple_of(lanes)),
+       copies_b = gains && has_direct_a && m >= least_reuse && work >= least_work &&
+                  can_copy(p.b, p.batch_axes == 0 ? rank - 2 : 0, type);
+  bool is_b_direct = is_direct(p.b, p.batch_axes, b_rows, b_inner, type);
+  if (!is_b_direct && (packs_b || copies_b)) p.b = copied_along_k(lowering, p.b, dot.inputs[1], type);
+  if (copies_a && (is_b_direct || packs_b || copies_b))
+    p.a = lowering.copy_of(p.a, dot.inputs[0], "its product loads vectors of aligned rows", type, lanes);
 }
 
 /// The kernel of a product: header, call and launch parameters.
