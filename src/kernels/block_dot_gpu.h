@@ -3,11 +3,12 @@
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
 /// block of k. Weights are read as they are stored, [n][k], and unpacked in registers.
 ///
-/// One to four rows use `block_gemv`. On NVIDIA, a few rows of 16-bit floats use `block_few`, which multiplies up to
-/// eight of them at once on the matrix unit. More rows use gemm_gpu, which reads B by `load_weights`.
+/// A few rows use `block_gemv`, or on NVIDIA gemv_ring if they are 16-bit floats. More rows use gemm_gpu, which reads B by
+/// `load_weights`.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
+#include "gemv_mma.h"
 
 #ifdef WEFT_GPU
 namespace weft::kernel {
@@ -181,45 +182,20 @@ struct WeightPairs {
   WEFT_INLINE static Vec<u32, 2> in_pair_order(Vec<u32, 2> x) { return x; }
 };
 
-template <class T>
-WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (is_same<T, f16>) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
-/// Loads four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8, and gets word l % 4
-/// of row l / 4 of each matrix.
-WEFT_INLINE void load_matrices(u32 (&words)[4], u32 shared) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared));
-}
-/// Makes what the lanes of a wave wrote to shared memory visible to the whole wave.
-WEFT_INLINE void sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
-
-/// The scales or zero points of a step of block_few: `Count` for each of its columns. Staged: copied to shared memory
-/// with the weights. `Aligned`: those of each column begin on a multiple of 4 bytes.
+/// The scales or zero points of a step of gemv_ring: `Count` for each of its columns. Staged: copied to shared memory with
+/// the weights. `Aligned`: those of each column begin on a multiple of 4 bytes.
 template <class E, int Count, bool Aligned>
 struct StepFactors {
   static constexpr bool staged = Aligned && Count * sizeof(E) % 4 == 0;
-  static constexpr int columns = tasks::block_few_columns, words = staged ? int(Count * sizeof(E) / 4) : 0,
-                       bytes = columns * words * 4;
+  static constexpr int words = staged ? int(Count * sizeof(E) / 4) : 0, bytes = ring_columns * words * 4;
   const WEFT_GLOBAL E* all;
   i64 stride, blocks;  // elements between columns, and the elements of a column
 
   /// Starts to copy those from `block` on of `count` columns; the others become zeros.
   WEFT_INLINE void copy(u32 to, i64 column, int count, i64 block) const {
-    WEFT_UNROLL for (int i = 0; i < ceil_div(columns * words, wave_size); i++) {
+    WEFT_UNROLL for (int i = 0; i < ceil_div(ring_columns * words, wave_size); i++) {
       const int word = lane_id() + i * wave_size, c = word / words, at = word % words * int(4 / sizeof(E));
-      if (word >= columns * words) continue;
+      if (word >= ring_columns * words) continue;
       const bool is_there = c < count && block + at < blocks;
       asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + word * 4),
                    "l"(all + (is_there ? (column + c) * stride + block + at : 0)), "r"(is_there ? 4 : 0)
@@ -229,8 +205,9 @@ struct StepFactors {
   /// Read those of columns l / 4 and l / 4 + 8, for lane l, from shared memory or from global memory.
   WEFT_INLINE static void read(f32 (&to)[2][Count], u32 shared) {
     const auto from = (Shared<E>)(WEFT_SHARED_SPACE char*)u64(shared) + lane_id() / 4 * Count;
-    WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) to[i / Count][i % Count] =
-        convert<f32>(from[i / Count * 8 * Count + i % Count]);
+    WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) {
+      to[i / Count][i % Count] = convert<f32>(from[i / Count * 8 * Count + i % Count]);
+    }
   }
   WEFT_INLINE void load(f32 (&to)[2][Count], i64 column, int count, i64 block) const {
     WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) {
@@ -240,151 +217,77 @@ struct StepFactors {
   }
 };
 
-/// The ring in shared memory through which a wave reads its steps of all tasks of its block.
-template <class W, bool Aligned, int Stages, int Steps, int Waves>
-struct FewRing {
-  static constexpr int columns = tasks::block_few_columns, row = tasks::block_few_bytes, span = row * 8 / W::Bits,
-                       factors = tasks::block_few_factors(W::Bits, W::Block);
-  using Scales = StepFactors<typename W::Scale, factors, Aligned>;
-  using Zeros = StepFactors<u8, factors, Aligned>;
-  static constexpr int scales_at = columns * row, zeros_at = scales_at + Scales::bytes,
-                       bytes = zeros_at + (W::zeros ? Zeros::bytes : 0);
+/// Weights for gemv_ring. An instruction of the matrix unit multiplies four words of each column, all of one block: lane
+/// l holds word l % 4 of a piece of 16 bytes, and the elements of the rows that belong to it. So the block's scale can
+/// be applied to the sums in f32. A block fills whole pieces of 16 bytes; it divides a step, or steps divide it.
+template <class T, class W, bool Aligned>
+struct BlockColumns {
+  using Of = WeightPairs<T, W::Bits>;
+  static constexpr bool twins = false;
+  static constexpr int span = ring_row * 8 / W::Bits, unit = 32 / W::Bits, words = unit / 2,
+                       count = tasks::ring_factors(W::Bits, W::Block);
+  using Scales = StepFactors<typename W::Scale, count, Aligned>;
+  using Zeros = StepFactors<u8, count, Aligned>;
+  static constexpr int scales_at = ring_columns * ring_row, zeros_at = scales_at + Scales::bytes,
+                       slot_bytes = zeros_at + (W::zeros ? Zeros::bytes : 0);
+  struct Factors {
+    f32 scale[2][count], zero[2][count];
+  };
   const W& weights;
-  i64 n, task, next_task;  // the next step to copy is `step` of `task`
   Scales scales{weights.scale, weights.blocks, weights.blocks};
   Zeros zeros{weights.zero, weights.zero_stride, weights.blocks};
-  int wave = thread_id() / wave_size, step = 0;
-  u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared) + u32(wave * Stages * bytes);
 
-  WEFT_INLINE u32 slot_at(int slot) const { return shared + u32(slot * bytes); }
-  WEFT_INLINE i64 position(int step) const { return i64(step) * Waves + wave; }
-  WEFT_INLINE i64 block_of(int step) const { return position(step) * span / W::Block; }
-  WEFT_INLINE int columns_of(i64 task) const { return int(least(n - task * columns, columns)); }
-  /// Starts to copy the next step.
-  WEFT_INLINE void start(int slot) {
-    const u32 to = slot_at(slot);
-    const int column = lane_id() / 8, piece = lane_id() % 8, count = columns_of(task);
-    if (count > 0) {
-      const i64 row_bytes = weights.blocks * W::Block * W::Bits / 8, at = position(step) * row + piece * 16;
-      const WEFT_GLOBAL u8* from = weights.w + (task * columns + column) * row_bytes + at;
-      WEFT_UNROLL for (int c = 0; c < columns; c += 4) {  // swizzled: eight columns use different banks
-        copy_async_to(to + u32((column + c) * row + (piece ^ ((column + c) % 8)) * 16), from + c * row_bytes,
-                      at < row_bytes && column + c < count ? 16 : 0);
+  WEFT_INLINE i64 row_bytes() const { return weights.blocks * W::Block * W::Bits / 8; }
+  WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
+    return weights.w + (task * ring_columns + c) * row_bytes();
+  }
+  WEFT_INLINE static i64 block_of(i64 position) { return position * span / W::Block; }
+  WEFT_INLINE void copy_factors(u32 slot, i64 task, int columns, i64 position) const {
+    if constexpr (Scales::staged) scales.copy(slot + scales_at, task * ring_columns, columns, block_of(position));
+    if constexpr (W::zeros && Zeros::staged)
+      zeros.copy(slot + zeros_at, task * ring_columns, columns, block_of(position));
+  }
+  WEFT_INLINE Factors load_factors(i64 task, int columns, i64 position) const {
+    Factors f;
+    WEFT_UNROLL for (int i = 0; i < 2 * count; i++) f.zero[i / count][i % count] = f32(1 << (W::Bits - 1));
+    if constexpr (!Scales::staged) scales.load(f.scale, task * ring_columns, columns, block_of(position));
+    if constexpr (W::zeros && !Zeros::staged) zeros.load(f.zero, task * ring_columns, columns, block_of(position));
+    return f;
+  }
+  WEFT_INLINE void read_factors(Factors& f, u32 slot) const {
+    if constexpr (Scales::staged) scales.read(f.scale, slot + scales_at);
+    if constexpr (W::zeros && Zeros::staged) zeros.read(f.zero, slot + zeros_at);
+  }
+  template <class X>
+  WEFT_INLINE static X in_order(X x) {
+    return Of::in_pair_order(x);
+  }
+  template <class Float, int Rows>
+  WEFT_INLINE void multiply(f32 (&total)[4], u32 slot, u32 rows, int last_row, const Factors& factors) const {
+    const int quarter = lane_id() % 4, row = int(least(lane_id() / 4, last_row));
+    const u32 read_at = slot + ring_read_at();
+    const auto x_at = (Shared<u32>)(WEFT_SHARED_SPACE char*)u64(rows) + (quarter * Rows + row) * words;
+    constexpr int per_factor = ring_pieces / count;
+    u32 held[4];
+    WEFT_UNROLL for (int f = 0; f < count; f++) {
+      const Of of[2] = {Of(factors.zero[0][f]), Of(factors.zero[1][f])};
+      f32 part[4] = {};
+      WEFT_UNROLL for (int p = f * per_factor; p < (f + 1) * per_factor; p++) {
+        if (p % 2 == 0) load_matrices(held, read_at ^ u32(p * 16));
+        u32 w[2][words];
+        WEFT_UNROLL for (int c = 0; c < 2; c++) of[c].of(held[p % 2 * 2 + c], w[c]);
+        const auto x = *(const WEFT_SHARED_SPACE Vec<u32, words>*)(x_at + p * 4 * Rows * words);
+        WEFT_UNROLL for (int i = 0; i < words; i += 2) {
+          multiply_pairs<Float>(part, {w[0][i], w[1][i], w[0][i + 1], w[1][i + 1]}, x[i], x[i + 1]);
+        }
       }
-      if constexpr (Scales::staged) scales.copy(to + scales_at, task * columns, count, block_of(step));
-      if constexpr (W::zeros && Zeros::staged) zeros.copy(to + zeros_at, task * columns, count, block_of(step));
-      if (++step == Steps) step = 0, task += next_task;
+      WEFT_UNROLL for (int i = 0; i < 4; i++) total[i] += part[i] * factors.scale[i / 2][f];
     }
-    end_async_group();
   }
 };
-
-/// Copies this wave's part of rows [row0, row0 + count) to shared memory: for each piece of 16 bytes of a column, the
-/// elements that belong to it of all rows, four lanes' words after each other.
-template <class Of, class Ring, int Rows, int Steps, class A>
-WEFT_INLINE void copy_few_rows(Shared<u32> to, const Ring& ring, const A& a, i64 row0, int count, i64 k_end) {
-  constexpr int words = Ring::span / 64, at_once = Rows < 4 ? 4 / Rows : 1;  // steps whose loads are in flight together
-  WEFT_NO_UNROLL for (int step = 0; step < Steps; step += at_once) {
-    Vec<u32, words> x[at_once][Rows] = {};
-    WEFT_UNROLL for (int i = 0; i < at_once; i++) {
-      const i64 k = ring.position(step + i) * Ring::span + lane_id() * 2 * words;
-      WEFT_UNROLL for (int r = 0; r < Rows; r++) {
-        if (k < k_end && r < count)
-          x[i][r] = load_whole<words>((const WEFT_GLOBAL u32*)(a.row(0, row0 + r) + k), Full{});
-      }
-    }
-    WEFT_UNROLL for (int i = 0; i < at_once * Rows; i++) {
-      const int piece = (step + i / Rows) * 8 + lane_id() / 4;
-      if (piece >= Steps * 8) continue;
-      *(WEFT_SHARED_SPACE Vec<u32, words>*)(to + ((piece * Rows + i % Rows) * 4 + lane_id() % 4) * words) =
-          Of::in_pair_order(x[i / Rows][i % Rows]);
-    }
-  }
-}
-
-/// Multiplies a few rows of T (16 bits), `Rows` at a time; `Rows` is 1, 2, 4 or 8. A task is 16 columns, and the waves of
-/// a block divide k. In a step, a wave multiplies 128 bytes of each column. Lane l of an instruction of the matrix unit
-/// holds weights of columns l / 4 and l / 4 + 8, from word l % 4 of a piece of 16 bytes; the rows are permuted to match.
-/// So an instruction adds up elements of one block of weights, whose scale is applied to the sums in f32. Weights are
-/// prefetched `Stages` - 1 steps ahead, across tasks; the rows stay in shared memory.
-///
-/// Rows are Direct, k is a multiple of 8. A block of weights fills pieces of 16 bytes; it divides a step or the reverse.
-/// `Steps`: tasks::block_few_steps. `Aligned`: see StepFactors. Shared memory: tasks::block_few_shared. Thread blocks: at
-/// least ceil_div(m, Rows); no more than can run at once are useful.
-template <class T, int Rows, int Stages, int Steps, bool Aligned, bool Ahead, class L, class A, class W, class Store>
-WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
-  using Of = WeightPairs<T, W::Bits>;
-  constexpr int waves = L::threads / wave_size, words = 16 / W::Bits;
-  using Ring = FewRing<W, Aligned, Stages, Steps, waves>;
-  constexpr int columns = Ring::columns, factors = Ring::factors, per_factor = 8 / factors;
-  const int wave = thread_id() / wave_size, lane = lane_id(), quarter = lane % 4, eighth = lane / 4;
-  const i64 groups = ceil_div(s.m, Rows);  // groups of rows; a thread block multiplies one of them
-  const auto [first, group] = groups == 1 ? Division{launch.block(), 0} : divide_index(launch.block(), groups);
-  const i64 next = groups == 1 ? launch.blocks() : divide_index(launch.blocks() - 1 - group, groups).quotient + 1;
-  const i64 row0 = group * Rows;
-  const int rows = int(least(s.m - row0, Rows));
-  const Shared<f32> sums = (Shared<f32>)(weft_dynamic_shared + waves * Stages * Ring::bytes);
-  const Shared<u32> my_rows = (Shared<u32>)(sums + 2 * waves * columns * Rows) + wave * (Steps * 8 * Rows * 4 * words);
-
-  Ring ring{weights, s.n, first, next};
-  WEFT_UNROLL for (int i = 0; i + 1 < Stages; i++) ring.start(i);
-  if constexpr (Ahead) wait_for_inputs();
-  copy_few_rows<Of, Ring, Rows, Steps>(my_rows, ring, a, row0, rows, s.k);
-
-  const int matrix_row =
-      lane % 8 + lane / 8 % 2 * 8;  // of the 16 columns; the upper half of the lanes loads the next piece
-  const u32 read_at = u32(matrix_row * Ring::row + ((lane / 16) ^ (matrix_row % 8)) * 16);
-  const Shared<u32> my_row = my_rows + (least(eighth, rows - 1) * 4 + quarter) * words;
-  int slot = 0, side = 0;
-  for (i64 task = first; task * columns < s.n; task += next) {
-    f32 total[4] = {};  // columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
-    WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
-      f32 scale[2][factors], zero[2][factors];
-      WEFT_UNROLL for (int i = 0; i < 2 * factors; i++) zero[i / factors][i % factors] = f32(1 << (W::Bits - 1));
-      const auto load = [&](const auto& from, auto& to)
-                            WEFT_LAMBDA { from.load(to, task * columns, ring.columns_of(task), ring.block_of(step)); };
-      if constexpr (!Ring::Scales::staged) load(ring.scales, scale);
-      if constexpr (W::zeros && !Ring::Zeros::staged) load(ring.zeros, zero);
-      wait_async_groups<Stages - 2>();
-      sync_wave();
-      ring.start(slot == 0 ? Stages - 1 : slot - 1);
-      const u32 base = ring.slot_at(slot);
-      if constexpr (Ring::Scales::staged) ring.scales.read(scale, base + Ring::scales_at);
-      if constexpr (W::zeros && Ring::Zeros::staged) ring.zeros.read(zero, base + Ring::zeros_at);
-      u32 held[4];
-      WEFT_UNROLL for (int f = 0; f < factors; f++) {
-        const Of of[2] = {Of(zero[0][f]), Of(zero[1][f])};
-        f32 part[4] = {};
-        WEFT_UNROLL for (int p = f * per_factor; p < (f + 1) * per_factor; p++) {
-          if (p % 2 == 0) load_matrices(held, base + (read_at ^ u32(p * 16)));
-          u32 w[2][words];
-          WEFT_UNROLL for (int c = 0; c < 2; c++) of[c].of(held[p % 2 * 2 + c], w[c]);
-          const auto x = *(const WEFT_SHARED_SPACE Vec<u32, words>*)(my_row + (step * 8 + p) * Rows * 4 * words);
-          WEFT_UNROLL for (int i = 0; i < words; i += 2) {
-            multiply_pairs<T>(part, {w[0][i], w[1][i], w[0][i + 1], w[1][i + 1]}, x[i], x[i + 1]);
-          }
-        }
-        WEFT_UNROLL for (int i = 0; i < 4; i++) total[i] += part[i] * scale[i / 2][f];
-      }
-      slot = slot + 1 == Stages ? 0 : slot + 1;
-    }
-    // Adds the sums of the waves. The next task writes to the other half, so one barrier is enough.
-    const Shared<f32> all = sums + side * (waves * columns * Rows);
-    WEFT_UNROLL for (int i = 0; i < 4; i++) {
-      const int row = 2 * quarter + i % 2;
-      if (row < Rows) all[(wave * columns + eighth + i / 2 * 8) * Rows + row] = total[i];
-    }
-    side ^= 1;
-    barrier();
-    const int row = thread_id() / (columns / 2), at = thread_id() % (columns / 2) * 2;
-    const i64 column = task * columns + at;
-    if (row >= rows || column >= s.n) continue;
-    Vec<f32, tasks::block_few_lanes> sum{};
-    WEFT_UNROLL for (int i = 0; i < 2 * waves; i++) sum[i % 2] += all[(i / 2 * columns + at + i % 2) * Rows + row];
-    if (column + 1 < s.n) store(i64(0), row0 + row, column, sum, Full{});
-    else store(i64(0), row0 + row, column, sum, Part{1});
-  }
-  wait_async_groups<0>();
+template <class T, bool Aligned, class W>
+WEFT_INLINE BlockColumns<T, W, Aligned> block_columns(const W& weights) {
+  return {weights};
 }
 #endif
 

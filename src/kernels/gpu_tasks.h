@@ -79,26 +79,22 @@ constexpr int attention_group_bytes(int d, int groups, int split) {
 
 /// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
-/// The most rows that block_few multiplies at once, the columns of a task, and bytes of a column's weights in a step of
-/// a wave.
-inline constexpr int block_few_rows = 8, block_few_columns = 16, block_few_bytes = 128;
-/// Columns of a call of block_few's epilogue.
-inline constexpr int block_few_lanes = 2;
-/// Returns the number of scales of a column in a step.
-constexpr int block_few_factors(int weight_bits, i64 block) {
-  return int(at_least(block_few_bytes * 8 / weight_bits / block, 1));
+/// gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and bytes of a column in a step
+/// of a wave.
+inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;
+/// Returns the scales of a column in a step.
+constexpr int ring_factors(int weight_bits, i64 block) {
+  return int(at_least(ring_row_bytes * 8 / weight_bits / block, 1));
 }
-/// Returns the steps of a wave in a task; a column has `k` weights, those that fill the last block included.
-constexpr int block_few_steps(int threads, int weight_bits, i64 k) {
-  return int(ceil_div(k * weight_bits / 8, threads / 32 * block_few_bytes));
+/// Returns the steps of a wave in a task, for columns of `k` weights; those that fill the last block count.
+constexpr int ring_steps(int threads, int weight_bits, i64 k) {
+  return int(ceil_div(k * weight_bits / 8, threads / 32 * ring_row_bytes));
 }
-/// Returns the bytes of dynamic shared memory of block_few: the ring, the sums of two tasks, and `rows` rows of 16-bit
-/// floats. `factor_bytes`: bytes of a scale and, if there is one, a zero point.
-constexpr int block_few_shared(int threads, int rows, int stages, int steps, int weight_bits, i64 block,
-                               int factor_bytes) {
-  const int step = block_few_columns * (block_few_bytes + block_few_factors(weight_bits, block) * factor_bytes),
-            row = steps * block_few_bytes * 8 / weight_bits * 2;
-  return threads / 32 * (stages * step + rows * (2 * block_few_columns * 4 + row));
+/// Returns the bytes of dynamic shared memory: the ring, the sums of two tasks, and `rows` rows of 16-bit floats.
+/// `factor_bytes`: bytes of the scales and zero points of a column in a step.
+constexpr int ring_shared(int threads, int rows, int stages, int steps, int weight_bits, int factor_bytes) {
+  const int row = steps * ring_row_bytes * 8 / weight_bits * 2;
+  return threads / 32 * (stages * ring_columns * (ring_row_bytes + factor_bytes) + rows * (2 * ring_columns * 4 + row));
 }
 
 }  // namespace weft::tasks

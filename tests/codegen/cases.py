@@ -199,6 +199,10 @@ def group_cases():
     for kind, rows in (("f16", 1), ("f16", 4), ("bf16", 2), ("f32", 1)):
         for batch, n, k in ((1, 1, 8), (2, 7, 264), (1, 1000, 2048), (1, 40, 0)):
             yield direct(gemm(kind, "nk", batch, rows, n, k), f"gemv_{kind}_{rows}", blocks=3)
+    for kind, rows in (("f16", 1), ("f16", 4), ("f16", 8), ("bf16", 2)):
+        shared = 8 * (5 * 16 * 128 + rows * (2 * 16 * 4 + 4 * 128))  # as ring_shared of gpu_tasks.h: 5 stages, 4 steps
+        for m, n, k in ((rows, 1, 8), (rows, 7, 264), (2 * rows + 1, 1000, 2048), (1, 40, 1000), (rows, 40, 0)):
+            yield direct(gemm(kind, "nk", 1, m, n, k), f"gemv_mma_{kind}_{rows}", blocks=5, shared=shared)
 
 
 def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):

@@ -6,6 +6,7 @@
 #include "attention_gpu.h"
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
+#include "gemv_mma.h"
 
 using namespace weft;
 using namespace weft::kernel;
@@ -37,6 +38,19 @@ FEW_ROWS(f16, 1)
 FEW_ROWS(f16, 4)
 FEW_ROWS(bf16, 2)
 FEW_ROWS(f32, 1)
+
+#ifdef WEFT_MMA
+#define MMA_ROWS(type, rows)                                                                                          \
+  WEFT_KERNEL(sample_gemv_mma_##type##_##rows, 4, 256) {                                                              \
+    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put) WEFT_LAMBDA { \
+      gemv_mma<type, rows, 5, 4, false>(WEFT_LAUNCH, s, a, b, put);                                                   \
+    });                                                                                                               \
+  }
+MMA_ROWS(f16, 1)
+MMA_ROWS(f16, 4)
+MMA_ROWS(f16, 8)
+MMA_ROWS(bf16, 2)
+#endif
 
 #ifdef WEFT_WARP_GROUPS
 #define GROUPS(name, type, rows, cols, groups_m, groups_n, stages, split)                                    \

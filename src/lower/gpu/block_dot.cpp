@@ -62,54 +62,39 @@ bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
 
 /// One of the kernels for a product.
 struct DotKernel {
-  std::string function;  ///< with its template arguments
-  std::string reason;    ///< for the plan
+  std::string function;                          ///< with its template arguments
+  std::string weights = "weights", reason = {};  ///< the operand B, and the reason for the plan
   Dim blocks = 0;
   int threads = tasks::block_threads, shared_bytes = 0, occupancy = 0;  ///< of the launch
   int lanes = tasks::gemm_lanes;                                        ///< columns per call of the epilogue
-  bool is_tiled = false;                                                ///< gemm_gpu, which takes the weights as its B
   bool waits = false;  ///< loads weights before it waits for the previous launch
 };
 
-/// Returns block_few for `m` rows of 16-bit floats, at most `at_once` at a time; nothing if it does not apply.
+/// Returns the kernel for `m` rows of 16-bit floats on the matrix unit, at most `at_once` at a time; nothing if it does
+/// not apply.
 std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruction& dot, const PackedWeights& packed,
                                          DType type, const Dim& m, int64_t at_once, bool ahead) {
   const auto& op = *dot.as<BlockDot>();
-  const GpuModel& gpu = lowering.gpu();
-  int weight_bits = bits(dot.inputs[1].dtype()), span = tasks::block_few_bytes * 8 / weight_bits;
   const Dims& weights = dot.inputs[1].dims();
+  int weight_bits = bits(dot.inputs[1].dtype()), span = tasks::ring_row_bytes * 8 / weight_bits;
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4),
        is_even = op.block % (tasks::vector_bits / weight_bits) == 0 && (span % op.block == 0 || op.block % span == 0);
-  if (gpu.matrix != MatrixUnit::mma || !is_exact || !is_even || !weights[1].is_constant()) return std::nullopt;
-  int factor_bytes = bits(packed.scales.dtype) / 8 + (packed.zeros ? 1 : 0),
-      threads = weights[1].value() <= 4 * span ? 128 : 256,
-      steps = tasks::block_few_steps(threads, weight_bits, weights[1].value()), rows = 1, stages = 3;
-  auto shared = [&] {
-    return tasks::block_few_shared(threads, rows, stages, steps, weight_bits, op.block, factor_bytes);
-  };
-  const int most = gpu.warp_groups ? 227 * 1024 : 99 * 1024;
-  while (rows < std::min<int64_t>(at_once, tasks::block_few_rows)) rows *= 2;
-  while (rows > 1 && shared() > most) rows /= 2;
-  if (shared() > most) return std::nullopt;
-
-  // Two blocks on each unit hide more latency. One that leaves room for a block of the next launch lets that launch
-  // load weights early, which is better for short products.
-  Dim groups = ceildiv(m, rows), all = ceildiv(weights[0], tasks::block_few_columns) * groups;
-  bool fit_twice = shared() + 1024 <= most / 2,
-       is_long = typical_size(all) * steps > int64_t{8} * lowering.compute_units();
-  if (fit_twice && !is_long) {
-    for (stages = 5; shared() + 1024 > most / 2;) --stages;
-  }
-  Dim units = lowering.compute_units() * (fit_twice && is_long ? 2 : 1);
-  return DotKernel{.function = cat("block_few<", kernel_type(type), ", ", rows, ", ", stages, ", ", steps, ", ",
-                                   packed.are_factors_aligned(), ", ", ahead, ">"),
-                   .reason = cat("few rows: read them once, ", rows, " at a time, on the matrix unit"),
-                   .blocks = min(all, max(units, groups)),
-                   .threads = threads,
-                   .shared_bytes = shared(),
-                   .occupancy = 2,
-                   .lanes = tasks::block_few_lanes,
-                   .waits = ahead};
+  if (!is_exact || !is_even || !weights[1].is_constant()) return std::nullopt;
+  int factor_bytes =
+      tasks::ring_factors(weight_bits, op.block) * (bits(packed.scales.dtype) / 8 + (packed.zeros ? 1 : 0));
+  auto shape = ring_shape(lowering, {weights[0], weights[1].value(), weight_bits, factor_bytes}, m, at_once);
+  if (!shape) return std::nullopt;
+  return DotKernel{
+      .function = cat("gemv_ring<", kernel_type(type), ", ", shape->rows, ", ", shape->stages, ", ", shape->steps, ", ",
+                      ahead, ">"),
+      .weights = cat("block_columns<", kernel_type(type), ", ", packed.are_factors_aligned(), ">(weights)"),
+      .reason = cat("few rows: read them once, ", shape->rows, " at a time, on the matrix unit"),
+      .blocks = shape->blocks,
+      .threads = shape->threads,
+      .shared_bytes = shape->shared_bytes,
+      .occupancy = 2,
+      .lanes = 2,
+      .waits = ahead};
 }
 
 /// Returns the GEMV for a known number of rows; nothing for more rows than it takes.
@@ -133,10 +118,11 @@ DotKernel tiled_kernel(Lowering& lowering, const Instruction& dot, DType type, c
   Dim n = dot.inputs[1].dims()[0], k = dot.inputs[0].dims().back();
   BlockTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
   return {.function = cat("gemm_gpu<", kernel_type(type), ", ", tile_text(tile), ">"),
+          .weights = cat("along_k([&](i64, i64 row, i64 k, auto) WEFT_LAMBDA { return load_weights<", kernel_type(type),
+                         ", stage_lanes<", kernel_type(type), ">>(weights, row, k); })"),
           .reason = cat("matrix product in ", describe(tile)),
           .blocks = tile_blocks(lowering, tile, type, 1, m, n),
-          .threads = tile.threads(lowering.gpu().wave),
-          .is_tiled = true};
+          .threads = tile.threads(lowering.gpu().wave)};
 }
 
 /// A kernel and the least number of rows for which it is launched.
@@ -171,13 +157,6 @@ std::vector<DotChoice> kernels_for(Lowering& lowering, const Instruction& dot, c
   return choices;
 }
 
-/// Returns the statement that calls the kernel's function. `operands`: the launch, the sizes and the rows.
-std::string call_text(const DotKernel& kernel, DType type, const std::string& operands) {
-  if (!kernel.is_tiled) return cat(kernel.function, operands, "weights, result);");
-  return cat(kernel.function, operands, "along_k([&](i64, i64 row, i64 k, auto) WEFT_LAMBDA { return load_weights<",
-             kernel_type(type), ", stage_lanes<", kernel_type(type), ">>(weights, row, k); }), result);");
-}
-
 }  // namespace
 
 /// Lowers a product with few rows to a kernel that reads the weights once, and one with more rows to a matrix product
@@ -208,7 +187,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   auto launch = [&](const DotKernel& chosen) {
     KernelBuilder own = kernel;
     own.replace(lanes, cat("constexpr int W = ", chosen.lanes, ";"));
-    own.replace(call, call_text(chosen, type, operands));
+    own.replace(call, cat(chosen.function, operands, chosen.weights, ", result);"));
     own.set_grid(chosen.blocks, chosen.threads, chosen.shared_bytes);
     own.set_occupancy(chosen.occupancy);
     if (chosen.waits) own.set_waits_itself();
