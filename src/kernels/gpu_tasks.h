@@ -65,16 +65,14 @@ constexpr int attention_widest_head(int element_bits) {
 }
 
 /// Query rows of a warp group of attention_wgmma.h, and bytes for barriers.
-inline constexpr int attention_group_rows = 64, attention_gate_bytes = 128;
-/// Return the keys of a step, and the slots of the ring buffer; a slot holds the keys of one step and the values of
-/// another.
+inline constexpr int attention_group_rows = 64, attention_gate_bytes = 384;
+/// Return the keys of a step, and the tiles of the ring buffer; a tile holds the keys or the values of a step.
 constexpr int attention_group_keys(int groups) { return groups > 1 ? 128 : 64; }
-constexpr int attention_group_slots(int groups) { return groups > 1 ? 3 : 4; }
+constexpr int attention_group_tiles(int groups) { return groups > 1 ? 6 : 8; }
 /// Returns the bytes of dynamic shared memory of attention_wgmma.h for elements of 16 bits.
 constexpr int attention_group_bytes(int d, int groups, int split) {
   const int rows = groups * attention_group_rows, sums = split > 1 ? rows * (d + 8) * 4 : 0;
-  return (2 * attention_group_slots(groups) * attention_group_keys(groups) + rows) * d * 2 + attention_gate_bytes +
-         sums;
+  return (attention_group_tiles(groups) * attention_group_keys(groups) + rows) * d * 2 + attention_gate_bytes + sums;
 }
 
 /// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.
