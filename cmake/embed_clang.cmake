@@ -52,7 +52,6 @@ function(add_codegen_library)
     read_once(clang_headers ${include_folder} clang/Frontend/CompilerInstance.h llvm/IR/Module.h llvm/Target/TargetMachine.h)
     use_headers(weft-codegen clang_headers)
   endif()
-  target_compile_definitions(weft-codegen PRIVATE WEFT_LLVM_VERSION="${version}")
   list(JOIN llvm_archives "," group)
   target_link_libraries(weft-codegen PRIVATE weft_base "$<LINK_GROUP:RESCAN,${group}>" z zstd)
   # lld links in seconds; GNU ld takes minutes. lld also ignores undefined symbols of removed sections, so the libraries

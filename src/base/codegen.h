@@ -107,8 +107,6 @@ class Codegen {
   virtual std::vector<std::byte> compress(std::span<const std::byte> data) noexcept = 0;
   /// Reverses `compress`. Returns false if `data` is damaged or `out` does not have the size of the original data.
   virtual bool decompress(std::span<const std::byte> data, std::span<std::byte> out) noexcept = 0;
-  /// Returns LLVM's version and a hash of the embedded kernel headers, which are part of every cache key.
-  virtual std::string_view identity() const noexcept = 0;
 };
 
 }  // namespace weft

@@ -16,6 +16,10 @@ static size_t utf8_length(std::string_view text) {
                   : lead >= 0xf0 && lead < 0xf5 ? 4
                                                 : 0;
   if (length == 0 || length > text.size()) return 0;
+  // Refuse overlong forms, surrogates and code points above 10ffff.
+  auto second = length > 2 ? static_cast<unsigned char>(text[1]) : 0;
+  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0)) return 0;
+  if ((lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) return 0;
   auto is_continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
   return std::ranges::all_of(text.substr(1, length - 1), is_continuation) ? length : 0;
 }

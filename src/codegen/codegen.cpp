@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "base/hash.h"
 #include "base/text.h"
 #include "codegen/back_end.h"
 #include "codegen/embedded.h"
@@ -102,12 +101,6 @@ void join_resources(std::span<const std::span<const std::byte>> objects, Codegen
   }
 }
 
-std::string make_identity() {
-  std::string headers;
-  for (const EmbeddedFile& file : embedded_files()) headers += cat(file.name, "\n", file.text, "\n");
-  return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
-}
-
 /// Returns a source's prelude. Returns none if the source has no includes, or if warnings are wanted: clang warns about
 /// a header only when it builds the prelude.
 Prelude prelude_of(const KernelSource& source, const Chip& chip, HeaderStore* store, std::string& why) {
@@ -117,7 +110,7 @@ Prelude prelude_of(const KernelSource& source, const Chip& chip, HeaderStore* st
 
 class Clang : public Codegen {
  public:
-  Clang() : identity_(make_identity()) {
+  Clang() {
     install_fatal_error_handler();
     initialise_targets();
   }
@@ -164,8 +157,6 @@ class Clang : public Codegen {
     return ZSTD_decompress(out.data(), out.size(), data.data(), data.size()) == out.size();
   }
 
-  std::string_view identity() const noexcept override { return identity_; }
-
  private:
   template <class Work>
   static CodegenResult guarded(Work work) {
@@ -177,8 +168,6 @@ class Clang : public Codegen {
     if (!result.ok) result.bytes.clear();
     return result;
   }
-
-  std::string identity_;
 };
 
 }  // namespace

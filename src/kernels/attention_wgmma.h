@@ -3,8 +3,9 @@
 /// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. Each warp group computes 64
 /// queries. The warp groups share the keys and values, which one more warp group, the loader, copies with cp.async to a
 /// ring in shared memory. While the threads compute the softmax weights of a step, the matrix unit multiplies the
-/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). Slot e of a task (e = 0, 1,
-/// ...) holds the keys of step e and the values of step e - 1. With few queries, `Split` blocks of a cluster share the
+/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). The step before the first step
+/// of a task is the last one of the task before. So the ring holds tiles in the order keys of step 0, values of the
+/// step before, keys of step 1, values of step 0, and so on. With few queries, `Split` blocks of a cluster share the
 /// keys, and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
@@ -21,25 +22,35 @@ WEFT_INLINE f32 exp2_fast(f32 x) {
   return y;
 }
 
+/// Returns 1 / x within one unit in the last place, for normal x.
+WEFT_INLINE f32 reciprocal_fast(f32 x) {
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 using tasks::attention_gate_bytes;
 using tasks::attention_group_keys;
-using tasks::attention_group_slots;
+using tasks::attention_group_tiles;
 
 /// Copies tiles of `Rows` rows and D columns to shared memory, in panels of 64 columns.
-template <class T, int Rows, int D, int Threads>
+template <class T, int Rows, int D>
 struct PanelStage {
-  static constexpr int apart = Threads / 8;
-  /// Starts copying rows [first, first + Rows). Rows from `end` on, and columns from `width` on, become zero.
-  template <class RowAt>
-  static WEFT_INLINE void start(u32 to, int first, int end, int width, const RowAt& row_at) {
-    const int part = thread_id() % 8, mine = thread_id() % Threads / 8;
+  static constexpr int apart = 16;  // rows that the 128 threads of the loader copy at once
+  static WEFT_INLINE int row() { return thread_id() % 128 / 8; }
+  /// Starts copying; `rows_left` rows from this thread's row on are in the matrix. The others, and columns from `width`
+  /// on, become zero. `next_row()` returns the begin of this thread's first row, then of the row `apart` rows further
+  /// on, and so on.
+  template <class NextRow>
+  static WEFT_INLINE void start(u32 to, int rows_left, int width, const NextRow& next_row) {
+    const int part = thread_id() % 8;
+    to += swizzled(row(), part);
     WEFT_UNROLL for (int i = 0; i < Rows / apart; i++) {
-      const int row = first + mine + i * apart;
-      const WEFT_GLOBAL T* from = row_at(row < end ? row : 0);
+      const WEFT_GLOBAL T* from = next_row();
       WEFT_UNROLL for (int panel = 0; panel < D / 64; panel++) {
         const int col = panel * 64 + part * 8;
-        copy_async_to(to + u32(panel * Rows * 128 + i * apart * 128) + swizzled(mine, part), from + col,
-                      row < end && col < width ? 16 : 0);
+        copy_async_to(to + u32(panel * Rows * 128 + i * apart * 128), from + col,
+                      i * apart < rows_left && col < width ? 16 : 0);
       }
     }
   }
@@ -70,14 +81,19 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Writes the softmax weights of scores `s` to `p`, and the factors that rescale earlier sums to `shrink`.
-template <class T, int Steps, class Sums>
-WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[Steps][4], f32 (&shrink)[2]) {
-  constexpr int count = 8 * Steps;
+/// Turns scores `s` into softmax weights, and writes the factors that rescale earlier sums to `shrink`.
+template <class Sums>
+WEFT_INLINE void take_weights(RowState& rows, Sums& s, f32 (&shrink)[2]) {
+  constexpr int count = sizeof(s.v) / sizeof(f32);
   constexpr f32 max_exact = 0x1p12f;
   f32 high[2] = {rows.top[0], rows.top[1]}, base[2], from[2];
-  WEFT_UNROLL for (int i = 0; i < count; i++) high[i / 2 % 2] = __builtin_fmaxf(high[i / 2 % 2], s.v[i]);
+  f32 odd[2] = {s.v[1], s.v[3]};  // two chains for each row have half the latency
+  WEFT_UNROLL for (int i = 0; i < count; i++) {
+    f32& most_yet = i % 2 == 0 ? high[i / 2 % 2] : odd[i / 2 % 2];
+    most_yet = __builtin_fmaxf(most_yet, s.v[i]);
+  }
   WEFT_UNROLL for (int r = 0; r < 2; r++) {
+    high[r] = __builtin_fmaxf(high[r], odd[r]);
     high[r] = __builtin_fmaxf(high[r], shuffle_xor(high[r], 1));
     high[r] = __builtin_fmaxf(high[r], shuffle_xor(high[r], 2));
     base[r] = high[r] == -__builtin_inff() ? f32(0) : high[r];  // 0: a row that has seen no key yet
@@ -95,7 +111,6 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[Steps][4], f32 (
     s.v[i] = exp2_fast(__builtin_fmaf(s.v[i], rows.factor, from[i / 2 % 2]));
     rows.sum[i / 2 % 2] += s.v[i];
   }
-  WEFT_UNROLL for (int i = 0; i < count; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
 }
 
 /// Calls `put(row, col, result)` for 4 columns of the results at a time. The sums are in shared memory, of this block
@@ -133,36 +148,49 @@ WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHA
   }
 }
 
+/// A head and one of its queries.
+struct QueryPlace {
+  u32 head, query;
+};
 /// A block's share of the work: rows (queries of the heads of one key-value head, one head after another) and steps of
 /// keys. All numbers fit in 32 bits, where division is fast.
-struct AttentionTask {
+struct alignas(16) AttentionTask {
   u32 batch, kv_head, head0, length;
   u32 first, all_rows;              // first row of the block; rows of the key-value head
+  QueryPlace begin;                 // of the first row
   int first_step, steps, past_key;  // first and number of the block's steps; end of its keys
-  WEFT_INLINE i64 head(u32 row) const { return i64(head0 + row / length); }
-  WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
+  /// Returns the place of a row of the block. It divides only if the row belongs to a later head than the first row.
+  WEFT_INLINE QueryPlace place(u32 row) const {
+    const u32 query = begin.query + (row - first);
+    return query < length ? QueryPlace{begin.head, query} : QueryPlace{head0 + row / length, row % length};
+  }
 };
-/// Returns the task for rows [piece * Rows, (piece + 1) * Rows) of key-value head `part`, counted over all batches.
+/// Returns the task for rows [piece * Rows, (piece + 1) * Rows) of key-value head `part`, counted over all batches. If
+/// the rows see no keys, the task has one step, of masked keys.
 template <int Rows, int Keys, int Split, class KeysOf>
 WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 part, u32 piece, const KeysOf& keys_of) {
   const u32 group = u32(z.heads) / u32(most(z.kv_heads, 1));
   AttentionTask t{.length = u32(z.queries), .first = piece * Rows};
   t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
   t.all_rows = group * t.length;
+  const u32 in_group = t.first < t.length ? 0 : t.first / t.length;
+  t.begin = {t.head0 + in_group, t.first - in_group * t.length};
   // The keys that any row of the block sees. Ranges move with the query, so the first and last row of each head decide.
   i64 begin_key = z.keys, end_key = 0;
   const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
-  WEFT_NO_UNROLL for (u32 row = t.first; row < last;) {
-    const u32 next = (row / t.length + 1) * t.length, end = next < last ? next : last;
-    begin_key = least(begin_key, keys_of(i64(t.batch), t.head(row), t.query(row)).begin);
-    end_key = most(end_key, keys_of(i64(t.batch), t.head(end - 1), t.query(end - 1)).end);
-    row = end;
+  u32 head = t.begin.head, query = t.begin.query;
+  WEFT_NO_UNROLL for (u32 row = t.first; row < last; head++, query = 0) {
+    const u32 count = t.length - query < last - row ? t.length - query : last - row;
+    begin_key = least(begin_key, keys_of(i64(t.batch), i64(head), i64(query)).begin);
+    end_key = most(end_key, keys_of(i64(t.batch), i64(head), i64(query + count - 1)).end);
+    row += count;
   }
   end_key = least(end_key, z.keys);
   const int from = int(u32(begin_key) / Keys), steps = int(most(i64(u32(end_key + Keys - 1) / Keys) - from, 0));
   const int rank = Split > 1 ? cluster_rank() : 0;
   t.first_step = from + steps * rank / Split, t.steps = steps * (rank + 1) / Split - steps * rank / Split;
   t.past_key = int(least(end_key, (t.first_step + t.steps) * i64(Keys)));
+  t.steps = most(t.steps, 1);
   return t;
 }
 
@@ -175,8 +203,8 @@ struct ThreadRows {
   template <class KeysOf>
   WEFT_INLINE ThreadRows(const AttentionTask& t, const KeysOf& keys_of) : batch(t.batch) {
     WEFT_UNROLL for (int i = 0; i < 2; i++) {
-      const u32 row = u32(least(t.first + first() + i * 8, t.all_rows - 1));
-      head[i] = t.head(row), query[i] = t.query(row);
+      const QueryPlace place = t.place(u32(least(t.first + first() + i * 8, t.all_rows - 1)));
+      head[i] = place.head, query[i] = place.query;
       const KeyRange range = keys_of(batch, head[i], query[i]);
       begin[i] = int(range.begin), end[i] = int(least(range.end, t.past_key));
       sink[i] = range.sink, first_sum[i] = range.first_sum();
@@ -223,12 +251,15 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 i completes when slot i is loaded, `empty` + 8 i
-/// when all waves have read slot i, and `read` when all waves have read the queries.
+/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 i completes when tile i is loaded, `empty` + 8 i
+/// when all waves have read tile i, `read` when all waves have read the queries and the task, and `ready` when
+/// the loader has written the task.
 template <int Slots>
 struct RingGates {
-  u32 full, empty, read;
-  WEFT_INLINE explicit RingGates(u32 at) : full(at), empty(at + 8 * Slots), read(at + 16 * Slots) {}
+  static constexpr int bytes = 16 * Slots + 16;
+  u32 full, empty, read, ready;
+  WEFT_INLINE explicit RingGates(u32 at)
+      : full(at), empty(at + 8 * Slots), read(at + 16 * Slots), ready(at + 16 * Slots + 8) {}
   WEFT_INLINE void begin(int loaders, int waves) const {
     const auto init = [](u32 at, int count) WEFT_LAMBDA {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
@@ -239,11 +270,16 @@ struct RingGates {
         init(empty + 8 * i, waves);
       }
       init(read, waves);
+      init(ready, 1);
     }
     barrier();
   }
   static WEFT_INLINE void pass(u32 at) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+  }
+  /// Passes when all copies that this thread has started are done.
+  static WEFT_INLINE void pass_when_copied(u32 at) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
   }
   static WEFT_INLINE void pass_wave(u32 at) {
     if (lane_id() == 0) pass(at);
@@ -258,7 +294,7 @@ struct RingGates {
   }
 };
 
-/// The number of a slot in the ring, and the parity of the present phase of the slot's barriers.
+/// The number of a tile in the ring, and the parity of the present phase of the tile's barriers.
 template <int Slots>
 struct RingPlace {
   int slot = 0;
@@ -269,22 +305,25 @@ struct RingPlace {
   }
 };
 
-/// Stores a warp group's results from registers, eight columns at a time.
+/// Stores a warp group's results from registers, two columns at a time.
 template <int D, class Sums, class Store>
-WEFT_INLINE void store_rows(const AttentionTask& t, const Sums& out, const RowState& state, f32 none, i64 dv,
+WEFT_INLINE void store_rows(const AttentionTask& t, Sums& out, const RowState& state, f32 none, i64 dv,
                             const Store& store) {
   WEFT_UNROLL for (int r = 0; r < 2; r++) {
     f32 sum = state.sum[r];
     sum += shuffle_xor(sum, 1), sum += shuffle_xor(sum, 2);
+    if (sum == 0) {
+      WEFT_UNROLL for (int i = 2 * r; i < D / 2; i += 4) out.v[i] = out.v[i + 1] = none;
+      sum = 1;
+    }
+    const f32 share = reciprocal_fast(sum);
     const u32 row = t.first + u32(ThreadRows::first() + r * 8);
-    const Vec<f32, 8> share(sum == 0 ? f32(0) : 1 / sum);
-    WEFT_UNROLL for (int j = 0; j < D / 8; j += 4) {
-      Vec<f32, 2> pairs[4];
-      WEFT_UNROLL for (int i = 0; i < 4; i++) pairs[i] = {out.v[4 * (j + i) + 2 * r], out.v[4 * (j + i) + 2 * r + 1]};
-      const Vec<f32, 8> sums = pairs_of_lanes<f32>(pairs);
-      const i64 col = (j + lane_id() % 4) * 8;
-      if (row < t.all_rows && col < dv)
-        store(i64(t.batch), t.head(row), t.query(row), col, sum == 0 ? Vec<f32, 8>(none) : sums * share, Full{});
+    if (row >= t.all_rows) continue;
+    const QueryPlace place = t.place(row);
+    WEFT_UNROLL for (int i = 0; i < D / 8; i++) {
+      const int col = i * 8 + lane_id() % 4 * 2;
+      const Vec<f32, 2> pair{out.v[4 * i + 2 * r], out.v[4 * i + 2 * r + 1]};
+      if (col < dv) store(i64(t.batch), i64(place.head), i64(place.query), i64(col), pair * Vec<f32, 2>(share), Full{});
     }
   }
 }
@@ -292,11 +331,11 @@ WEFT_INLINE void store_rows(const AttentionTask& t, const Sums& out, const RowSt
 /// The layout of a block's shared memory, and its tasks.
 template <class T, int D, int Groups, int Split>
 struct AttentionBlock {
-  static constexpr int rows = 64 * Groups, keys = attention_group_keys(Groups), slots = attention_group_slots(Groups);
-  static constexpr int tile_bytes = keys * D * 2, slot_bytes = 2 * tile_bytes, ring_bytes = slots * slot_bytes;
-  static constexpr int sums_at = ring_bytes + rows * D * 2 + attention_gate_bytes;
+  static constexpr int rows = 64 * Groups, keys = attention_group_keys(Groups), tiles = attention_group_tiles(Groups);
+  static constexpr int tile_bytes = keys * D * 2, ring_bytes = tiles * tile_bytes;
+  static constexpr int gates_at = ring_bytes + rows * D * 2, sums_at = gates_at + attention_gate_bytes;
   u32 ring, queries;
-  RingGates<slots> gates;
+  RingGates<tiles> gates;
   u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: how many
   template <class L>
   WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
@@ -309,86 +348,158 @@ struct AttentionBlock {
     static_assert(L::threads == 128 * (Groups + 1));
     gates.begin(128, 4 * Groups);
   }
-  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 8 MiB of L2 form a section, in which
+  WEFT_INLINE u32 tile(int slot) const { return ring + u32(slot * tile_bytes); }
+  /// Three slots in shared memory hold the task that the loader has written last and the two tasks before it.
+  struct TaskWords {
+    Vec<u32, 4> v[3];
+  };
+  static WEFT_INLINE WEFT_SHARED_SPACE Vec<u32, 4>* words_of(int slot) {
+    return (WEFT_SHARED_SPACE Vec<u32, 4>*)(weft_dynamic_shared + gates_at + RingGates<tiles>::bytes) + slot * 3;
+  }
+  static WEFT_INLINE AttentionTask task(int slot) {
+    TaskWords words;
+    WEFT_UNROLL for (int i = 0; i < 3; i++) words.v[i] = words_of(slot)[i];
+    return __builtin_bit_cast(AttentionTask, words);
+  }
+  static WEFT_INLINE void set_task(int slot, const AttentionTask& t) {
+    const auto words = __builtin_bit_cast(TaskWords, t);
+    WEFT_UNROLL for (int i = 0; i < 3; i++) words_of(slot)[i] = words.v[i];
+  }
+  static WEFT_INLINE int next(int slot) { return slot == 2 ? 0 : slot + 1; }
+  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 32 MiB of L2 form a section, in which
   /// pieces of later rows come first: with a causal mask they see more keys. Every second round goes backwards, and the
   /// incomplete rounds at the ends of sections begin at different blocks, so that all blocks have equal work.
   template <class KeysOf, class Work>
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
-    constexpr i64 cache = 8 << 20;
+    constexpr i64 cache = 32 << 20;
     const i64 fit = cache / most((z.d + z.dv) * z.keys * 2, 1), two_rounds = ceil_div(2 * apart, most(pieces, 1));
     const u32 heads = pieces == 0 ? 0 : u32(z.batch * z.kv_heads), at_once = u32(least(most(fit, two_rounds), heads));
-    WEFT_NO_UNROLL for (u32 first = 0, section = 0; first < heads; first += at_once, section++) {
+    u32 rounds = 0, late = me;  // late: blocks that come before this one in the next incomplete round
+    WEFT_NO_UNROLL for (u32 first = 0; first < heads; first += at_once) {
       const u32 width = heads - first < at_once ? heads - first : at_once, count = width * pieces;
-      const u32 full = count / apart, rest = count - full * apart, late = (me + apart - section * rest % apart) % apart;
+      const u32 full = count / apart, rest = count - full * apart;
       WEFT_NO_UNROLL for (u32 round = 0; round < full + (late < rest); round++) {
-        const u32 turn = round == full ? late : (section * full + round) % 2 == 0 ? me : apart - 1 - me;
+        const u32 turn = round == full ? late : (rounds + round) % 2 == 0 ? me : apart - 1 - me;
         const u32 number = round * apart + turn, row = number / width;
         work(attention_task<rows, keys, Split>(z, first + number - row * width, pieces - 1 - row, keys_of));
       }
+      rounds += full, late = late < rest ? late + apart - rest : late - rest;
     }
   }
 };
 
-/// Runs the loader: copies the queries of each task, then its keys and values, as slots of the ring become empty.
+/// Combines the sums of the blocks of the cluster, and stores the results.
+template <int D, int Split, class Block, class Sums, class Store>
+WEFT_INLINE void combine_and_store(const AttentionTask& t, const Sums& out, const RowState& state, f32 none, i64 dv,
+                                   const Store& store) {
+  WEFT_SHARED_SPACE f32* sums = (WEFT_SHARED_SPACE f32*)(weft_dynamic_shared + Block::sums_at);
+  WEFT_SHARED_SPACE f32* stats = sums + Block::rows * (D + 4);
+  leave_sums<D>(out, state, sums, stats);
+  cluster_barrier();
+  combine_parts<D, Block::rows, 2 * Block::rows, Split>(
+      sums, stats, state.factor, none, [&](int r, int col, Vec<f32, 4> value) WEFT_LAMBDA {
+        const u32 row = t.first + u32(r);
+        if (row >= t.all_rows || col >= dv) return;
+        const QueryPlace place = t.place(row);
+        store(i64(t.batch), i64(place.head), i64(place.query), i64(col), value, Full{});
+      });
+  cluster_barrier();  // other blocks may still be reading these sums
+}
+
+/// Runs the loader: copies the queries of each task, then its keys and values, as tiles of the ring become empty.
 template <class T, int D, int Groups, int Split, class P, class KeysOf>
 WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block, const AttentionSizes& z, P q, P k,
                                 P v, const KeysOf& keys_of) {
   using Block = AttentionBlock<T, D, Groups, Split>;
-  using Ring = PanelStage<T, Block::keys, D, 128>;
-  RingPlace<Block::slots> at;
-  u32 parity = 0, started = 0;  // started: barrier of the slot whose copy started last; 0: none
-  const auto loaded = [&]() WEFT_LAMBDA {
-    share_with_units();
-    if (started != 0) block.gates.pass(started);
-    started = 0;
+  RingPlace<Block::tiles> at;
+  u32 parity = 0;
+  const auto load_tile = [&](P rows, i64 stride, int key, int past, i64 width) WEFT_LAMBDA {
+    using Stage = PanelStage<T, Block::keys, D>;
+    const i64 apart = Stage::apart * stride;
+    const int first = key + Stage::row();
+    P from = rows + first * stride;
+    block.gates.wait(block.gates.empty + 8 * at.slot, at.parity ^ 1);
+    Stage::start(block.tile(at.slot), past - first, int(width), [&]() WEFT_LAMBDA {
+      const P row = from;
+      from += apart;
+      return row;
+    });
+    block.gates.pass_when_copied(block.gates.full + 8 * at.slot);
+    at.advance();
+  };
+  P values = v;  // of the step before; none yet
+  int key = 0, past_key = 0;
+  bool has_task = false;
+  int slot = 0;
+  const auto post = [&](const AttentionTask& t) WEFT_LAMBDA {
+    block.gates.wait(block.gates.read, parity ^= 1);
+    if (thread_id() == 128 * Groups) {
+      block.set_task(slot, t);
+      block.gates.pass(block.gates.ready);
+    }
+    slot = block.next(slot);
+  };
+  const auto finish = [&]() WEFT_LAMBDA {
+    if (Split == 1 || !has_task) return;
+    cluster_barrier();  // the same barriers as in combine_and_store
+    cluster_barrier();
   };
   block.for_tasks(z, keys_of, [&](const AttentionTask& t) WEFT_LAMBDA {
-    const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
-    if (t.steps > 0) {
-      block.gates.wait(block.gates.read, parity ^= 1);
-      PanelStage<T, Block::rows, D, 128>::start(
-          block.queries, int(t.first), int(t.all_rows), int(z.d), [&](int row) WEFT_LAMBDA {
-            return q + t.batch * z.q[0] + t.head(u32(row)) * z.q[1] + t.query(u32(row)) * z.q[2];
-          });
-    }
-    WEFT_NO_UNROLL for (int step = 0; t.steps > 0 && step <= t.steps; step++, at.advance()) {
-      block.gates.wait(block.gates.empty + 8 * at.slot, at.parity ^ 1);
-      const u32 to = block.ring + u32(at.slot * Block::slot_bytes);
-      const int key = (t.first_step + step) * Block::keys;
-      if (step < t.steps)
-        Ring::start(to, key, t.past_key, int(z.d), [&](int row) WEFT_LAMBDA { return k_rows + row * z.k[2]; });
-      if (step > 0) {
-        Ring::start(to + Block::tile_bytes, key - Block::keys, t.past_key, int(z.dv),
-                    [&](int row) WEFT_LAMBDA { return v_rows + row * z.v[2]; });
+    using Stage = PanelStage<T, Block::rows, D>;
+    int row = int(t.first) + Stage::row();
+    post(t);
+    Stage::start(block.queries, int(t.all_rows) - row, int(z.d), [&]() WEFT_LAMBDA {
+      const QueryPlace place = t.place(u32(row));
+      const P from = q + t.batch * z.q[0] + place.head * z.q[1] + place.query * z.q[2];
+      row += Stage::apart;
+      return from;
+    });
+    const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1];
+    WEFT_NO_UNROLL for (int step = 0; step < t.steps; step++) {
+      load_tile(k_rows, z.k[2], (t.first_step + step) * Block::keys, t.past_key, z.d);
+      load_tile(values, z.v[2], key, past_key, z.dv);
+      if (step == 0) {
+        finish();
+        values = v + t.batch * z.v[0] + t.kv_head * z.v[1], past_key = t.past_key;
       }
-      end_async_group();
-      wait_async_groups<1>();
-      loaded();
-      started = block.gates.full + 8 * at.slot;
+      key = (t.first_step + step) * Block::keys;
     }
-    if constexpr (Split > 1) {  // the same barriers as in attention_groups
-      wait_async_groups<0>();
-      loaded();
-      cluster_barrier();
-      cluster_barrier();
-    }
+    has_task = true;
   });
+  post(AttentionTask{});  // no steps: the end
+  load_tile(values, z.v[2], key, past_key, z.dv);
+  finish();
   wait_async_groups<0>();
-  loaded();
 }
 
-/// Runs the steps of a task: adds weights times values to `out`, and updates the softmax `state` of this thread's rows.
-template <class T, int D, int Groups, int Split, class Place, class Score>
-WEFT_INLINE void attend(const AttentionBlock<T, D, Groups, Split>& block, Place& at, const AttentionTask& t,
-                        const ThreadRows& mine, const Score& score, RowState& state, typename Wgmma<T, D>::Sums& out) {
+/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring keys,
+/// the first with an even number, or one; `store` takes two or four columns. D is 64 or 128, at least d and dv;
+/// rows of q, k and v begin on multiples of 16 bytes, d and dv are multiples of 8. A block has `Groups` warp groups and
+/// the loader. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads * queries, 64 * Groups) in clusters of
+/// Split, or fewer. Dynamic shared memory: tasks::attention_group_bytes. `in_turns`: the two warp groups start products
+/// in turns, so that one multiplies while the other computes weights.
+template <class T, int D, int Groups, int Split, bool nan_rows = false, bool in_turns = false, class L, class P,
+          class KeysOf, class Score, class Store>
+WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
+                                  const KeysOf& keys_of, const Score& score, const Store& store) {
+  static_assert(!in_turns || Groups == 2);
+  const AttentionBlock<T, D, Groups, Split> block(launch, z);
+  if (thread_id() >= 128 * Groups) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    load_attention(block, z, q, k, v, keys_of);
+    return;
+  }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Groups == 2 ? 232 : D == 64 ? 216 : 240));
   using Block = AttentionBlock<T, D, Groups, Split>;
-  constexpr int keys = Block::keys;
-  using Scores = Wgmma<T, keys>;
+  using Scores = Wgmma<T, Block::keys>;
   using Sums = Wgmma<T, D>;
-  u32 queries[D / 16][4], p[keys / 16][4];
-  const auto slot_at = [&]() WEFT_LAMBDA { return block.ring + u32(at.slot * Block::slot_bytes); };
-  const auto multiply_keys = [&](typename Scores::Sums& s) WEFT_LAMBDA {
-    const u64 keys_at = operand_at(slot_at());
+  constexpr int keys = Block::keys;
+  RingPlace<Block::tiles> at;
+  const auto wait_for_tile = [&]() WEFT_LAMBDA { block.gates.wait(block.gates.full + 8 * at.slot, at.parity); };
+  u32 queries[D / 16][4], p[keys / 16][4] = {};
+  typename Sums::Sums out = {};
+  const auto multiply_keys = [&](int tile, typename Scores::Sums& s) WEFT_LAMBDA {
+    const u64 keys_at = operand_at(block.tile(tile));
     WEFT_UNROLL for (int i = 0; i < D / 16; i++) {
       const u64 from = keys_at + u64(i / 4 * keys * 128 / 16) + u64(i % 4) * wgmma_step;
       if (i == 0) Scores::template multiply<true>(queries[i], from, s);
@@ -396,94 +507,85 @@ WEFT_INLINE void attend(const AttentionBlock<T, D, Groups, Split>& block, Place&
     }
     wgmma_commit();
   };
-  const auto multiply_values = [&]() WEFT_LAMBDA {
-    const u64 values = transposed_operand_at(slot_at() + Block::tile_bytes, keys * 128);
+  const auto multiply_values = [&](int tile) WEFT_LAMBDA {
+    const u64 values = transposed_operand_at(block.tile(tile), keys * 128);
     WEFT_UNROLL for (int i = 0; i < keys / 16; i++)
         Sums::template multiply<false, true>(p[i], values + u64(i) * transposed_step, out);
     wgmma_commit();
   };
-  const auto wait_for_slot = [&]() WEFT_LAMBDA { block.gates.wait(block.gates.full + 8 * at.slot, at.parity); };
-  const auto next_slot = [&]() WEFT_LAMBDA {
-    block.gates.pass_wave(block.gates.empty + 8 * at.slot);
-    at.advance();
+  // Barrier 1 + g lets group g start its products.
+  const auto take_turn = [&]() WEFT_LAMBDA {
+    if (in_turns) asm volatile("bar.sync %0, 256;" ::"r"(1 + thread_id() / 128) : "memory");
   };
-
-  f32 shrink[2];
-  typename Scores::Sums s;
-  wait_for_slot();
-  WEFT_UNROLL for (int i = 0; i < D / 16; i++) load_queries<T, Block::rows>(queries[i], block.queries, i);
-  block.gates.pass_wave(block.gates.read);
-  wgmma_begin();
-  multiply_keys(s);
-  wgmma_wait<0>();
-  next_slot();
-  finish_scores<Scores>(s, t.first_step * keys, mine, score);
-  take_weights<T>(state, s, p, shrink);
-  WEFT_NO_UNROLL for (int step = 1; step < t.steps; step++) {
-    wait_for_slot();
-    typename Scores::Sums next;
-    wgmma_begin();
-    multiply_keys(next);
-    multiply_values();
-    wgmma_wait<1>();
-    finish_scores<Scores>(next, (t.first_step + step) * keys, mine, score);
-    u32 weights[keys / 16][4];
-    take_weights<T>(state, next, weights, shrink);
-    wgmma_wait_for(p);
-    next_slot();
-    WEFT_UNROLL for (int i = 0; i < D / 2; i++) out.v[i] *= shrink[Sums::slot(i)];
-    WEFT_UNROLL for (int i = 0; i < keys / 4; i++) p[i / 4][i % 4] = weights[i / 4][i % 4];
-  }
-  wait_for_slot();
-  wgmma_begin();
-  multiply_values();
-  wgmma_wait<0>();
-  next_slot();
-}
-
-/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring keys,
-/// the first with an even number, or one; `store` takes four or eight columns. D is 64 or 128, at least d and dv;
-/// rows of q, k and v begin on multiples of 16 bytes, d and dv are multiples of 8. A block has `Groups` warp groups and
-/// the loader. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads * queries, 64 * Groups) in clusters of
-/// Split, or fewer. Dynamic shared memory: tasks::attention_group_bytes.
-template <class T, int D, int Groups, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
-          class Store>
-WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
-                                  const KeysOf& keys_of, const Score& score, const Store& store) {
-  const AttentionBlock<T, D, Groups, Split> block(launch, z);
-  if (thread_id() >= 128 * Groups) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    load_attention(block, z, q, k, v, keys_of);
-    return;
-  }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Groups == 1 && D == 64 ? 208 : 240));
-  RingPlace<block.slots> at;
-  block.for_tasks(z, keys_of, [&](const AttentionTask& t) WEFT_LAMBDA {
+  const auto pass_turn = [&]() WEFT_LAMBDA {
+    if (in_turns) asm volatile("bar.arrive %0, 256;" ::"r"(2 - thread_id() / 128) : "memory");
+  };
+  const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
+  RowState state{.factor = factor};
+  int before = -1;  // slot of the task whose results are in `out`, with this state of its rows
+  const auto finish = [&]() WEFT_LAMBDA {
+    const AttentionTask task = block.task(before);
+    if constexpr (Split == 1) store_rows<D>(task, out, state, none, z.dv, store);
+    else combine_and_store<D, Split, Block>(task, out, state, none, z.dv, store);
+  };
+  if (thread_id() >= 128) pass_turn();  // the first turn is group 0's
+  wait_for_tile();
+  u32 parity = 0;
+  int slot = 0;
+  while (true) {
+    block.gates.wait(block.gates.ready, parity);
+    parity ^= 1;
+    const AttentionTask t = block.task(slot);
+    if (t.steps == 0) break;
     const ThreadRows mine(t, keys_of);
-    typename Wgmma<T, D>::Sums out = {};
-    RowState state{.factor = factor};
+    RowState now{.factor = factor};
     if (Split == 1 || cluster_rank() == 0) {
       WEFT_UNROLL for (int r = 0; r < 2; r++) {
-        state.top[r] = mine.sink[r], state.sum[r] = lane_id() % 4 == 0 ? mine.first_sum[r] : 0;
+        now.top[r] = mine.sink[r], now.sum[r] = lane_id() % 4 == 0 ? mine.first_sum[r] : 0;
       }
     }
-    if (t.steps > 0) attend(block, at, t, mine, score, state, out);
-    const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
-    if constexpr (Split == 1) {
-      store_rows<D>(t, out, state, none, z.dv, store);
-    } else {
-      WEFT_SHARED_SPACE f32* sums = (WEFT_SHARED_SPACE f32*)(weft_dynamic_shared + block.sums_at);
-      WEFT_SHARED_SPACE f32* stats = sums + block.rows * (D + 4);
-      leave_sums<D>(out, state, sums, stats);
-      cluster_barrier();
-      combine_parts<D, block.rows, 128 * Groups, Split>(
-          sums, stats, factor, none, [&](int r, int col, Vec<f32, 4> value) WEFT_LAMBDA {
-            const u32 row = t.first + u32(r);
-            if (row < t.all_rows && col < z.dv) store(i64(t.batch), t.head(row), t.query(row), i64(col), value, Full{});
-          });
-      cluster_barrier();  // other blocks may still be reading these sums
-    }
-  });
+    const auto attend = [&](int step, bool is_first) WEFT_LAMBDA {
+      const int keys_tile = at.slot;
+      at.advance();
+      wait_for_tile();
+      const int values_tile = at.slot;
+      at.advance();
+      typename Scores::Sums s;
+      take_turn();
+      share_with_units();
+      wgmma_begin();
+      multiply_keys(keys_tile, s);
+      multiply_values(values_tile);
+      pass_turn();
+      wgmma_wait<1>();
+      block.gates.pass_wave(block.gates.empty + 8 * keys_tile);
+      finish_scores<Scores>(s, (t.first_step + step) * keys, mine, score);
+      f32 shrink[2];
+      take_weights(now, s, shrink);
+      wgmma_wait_for(p);
+      block.gates.pass_wave(block.gates.empty + 8 * values_tile);
+      WEFT_UNROLL for (int i = 0; i < keys / 2; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
+      if (is_first) {
+        if (before >= 0) finish();
+        out = {};
+      } else {
+        WEFT_UNROLL for (int i = 0; i < D / 2; i++) out.v[i] *= shrink[Sums::slot(i)];
+      }
+      wait_for_tile();
+    };
+    WEFT_UNROLL for (int i = 0; i < D / 16; i++) load_queries<T, Block::rows>(queries[i], block.queries, i);
+    block.gates.pass_wave(block.gates.read);
+    attend(0, true);
+    WEFT_NO_UNROLL for (int step = 1; step < t.steps; step++) attend(step, false);
+    state = now, before = slot, slot = block.next(slot);
+  }
+  take_turn();
+  share_with_units();
+  wgmma_begin();
+  multiply_values(at.slot);
+  if (thread_id() < 128) pass_turn();
+  wgmma_wait_for(p);
+  if (before >= 0) finish();
 }
 
 }  // namespace weft::kernel

@@ -3,20 +3,23 @@
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
 /// block of k. Weights are read as they are stored, [n][k], and unpacked in registers.
 ///
-/// One to four rows use `block_gemv`. On NVIDIA, a few rows of 16-bit floats use `block_few`, which multiplies up to
-/// eight of them at once on the matrix unit. More rows use gemm_gpu, which reads B by `load_weights`.
+/// A few rows use `block_gemv`, or on NVIDIA gemv_ring if they are 16-bit floats. More rows use gemm_gpu, which reads B by
+/// `load_weights`.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
+#include "gemv_mma.h"
 
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
 /// Weights w[n][blocks * Block], the lowest bits of a byte first, and scale[n][blocks]. With `Zeros`, also
 /// zero[n][blocks], in rows of `zero_stride` bytes; without, the zero point is half of the weights' range.
-template <int Bits_, int Block_, bool Zeros, class Scale>
+template <int Bits_, int Block_, bool Zeros, class Scale_>
 struct BlockWeights {
+  using Scale = Scale_;
   static constexpr int Bits = Bits_, Block = Block_, part = 16 / Bits;
+  static constexpr bool zeros = Zeros;
   /// The number of weights that a lane loads at a time (tasks::block_piece).
   static constexpr int piece = tasks::block_piece(Bits, Block);
   const WEFT_GLOBAL u8* w;
@@ -135,6 +138,13 @@ template <class T>
 WEFT_INLINE u32 pair_of(f32 x) {
   return u32(__builtin_bit_cast(u16, convert<T>(x))) * 0x10001u;
 }
+/// Returns (word & Mask) | base. ptxas makes two instructions of that expression, since both operands are constants.
+template <u32 Mask>
+WEFT_INLINE u32 masked_or(u32 word, u32 base) {
+  u32 bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(bits) : "r"(word), "n"(Mask), "r"(base));
+  return bits;
+}
 
 /// The weights of a word minus their zero point, exactly, as pairs of T. A weight's bits become the lowest mantissa
 /// bits of 2^10 (f16) or 2^7 (bf16), which is then subtracted. Four bits: the pairs are (0, 4), (1, 5), (2, 6) and (3,
@@ -145,160 +155,139 @@ struct WeightPairs {
   static constexpr int count = Bits == 4 ? 4 : 2;
   static constexpr f32 base = is_same<T, f16> ? 1024 : 128;
   static constexpr u32 digits = is_same<T, f16> ? 0x64006400u : 0x43004300u;
+  static constexpr u32 low_bits = 0x000f000fu, high_bits = 0x00f000f0u;
   u32 low, high;  // the negative summand of the FMA, for pairs at the lowest bits and for pairs 4 bits higher
   WEFT_INLINE explicit WeightPairs(f32 zero) : low(pair_of<T>(-base - zero)), high(pair_of<T>(-base / 16 - zero)) {}
   WEFT_INLINE void of(u32 word, u32 (&pairs)[count]) const {
     const u32 one = pair_of<T>(1), part = pair_of<T>(1.0f / 16);
     if constexpr (Bits == 4 && is_same<T, bf16>) {
-      WEFT_UNROLL for (int i = 0; i < 4; i++) pairs[i] = fma_pair<T>((word >> 4 * i & 0x000f000fu) | digits, one, low);
+      WEFT_UNROLL for (int i = 0; i < 4; i++) pairs[i] =
+          fma_pair<T>(masked_or<low_bits>(word >> 4 * i, digits), one, low);
     } else if constexpr (Bits == 4) {
       const u32 next = word >> 8;
-      pairs[0] = fma_pair<T>((word & 0x000f000fu) | digits, one, low);
-      pairs[1] = fma_pair<T>((word & 0x00f000f0u) | digits, part, high);
-      pairs[2] = fma_pair<T>((next & 0x000f000fu) | digits, one, low);
-      pairs[3] = fma_pair<T>((next & 0x00f000f0u) | digits, part, high);
+      pairs[0] = fma_pair<T>(masked_or<low_bits>(word, digits), one, low);
+      pairs[1] = fma_pair<T>(masked_or<high_bits>(word, digits), part, high);
+      pairs[2] = fma_pair<T>(masked_or<low_bits>(next, digits), one, low);
+      pairs[3] = fma_pair<T>(masked_or<high_bits>(next, digits), part, high);
     } else {
       pairs[0] = fma_pair<T>(__nvvm_prmt(word, digits, 0x5150), one, low);
       pairs[1] = fma_pair<T>(__nvvm_prmt(word, digits, 0x5352), one, low);
     }
   }
-  /// Returns eight elements of a row in the order of these pairs.
+  /// Returns eight elements of a row, or four, in the order of these pairs.
   WEFT_INLINE static Vec<u32, 4> in_pair_order(Vec<u32, 4> x) {
-    if constexpr (Bits == 8) return x;
     return {__nvvm_prmt(x[0], x[2], 0x5410), __nvvm_prmt(x[0], x[2], 0x7632), __nvvm_prmt(x[1], x[3], 0x5410),
             __nvvm_prmt(x[1], x[3], 0x7632)};
   }
+  WEFT_INLINE static Vec<u32, 2> in_pair_order(Vec<u32, 2> x) { return x; }
 };
 
-template <class T>
-WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (is_same<T, f16>) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
+/// The scales or zero points of a step of gemv_ring: `Count` for each of its columns. Staged: copied to shared memory with
+/// the weights. `Aligned`: those of each column begin on a multiple of 4 bytes.
+template <class E, int Count, bool Aligned>
+struct StepFactors {
+  static constexpr bool staged = Aligned && Count * sizeof(E) % 4 == 0;
+  static constexpr int words = staged ? int(Count * sizeof(E) / 4) : 0, bytes = ring_columns * words * 4;
+  const WEFT_GLOBAL E* all;
+  i64 stride, blocks;  // elements between columns, and the elements of a column
 
-using tasks::block_few_columns;
-
-/// Adds the sums of the block's waves and passes the totals to `store`, eight columns at a time. total[p] of lane l
-/// holds, for columns l / 4 and l / 4 + 8, the sums of rows 2p and 2p + 1 over every fourth piece of k.
-template <int Pairs, class L, class Store>
-WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 col, f32 (&total)[Pairs][4],
-                                 const Store& store) {
-  constexpr int waves = L::threads / wave_size, columns = block_few_columns, rows = 2 * Pairs;
-  WEFT_SHARED f32 sums[waves * rows * columns];
-  const int wave = thread_id() / wave_size, lane = lane_id();
-  barrier();  // waits until the previous task's sums have been read
-  WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
-    WEFT_UNROLL for (int i = 0; i < 4; i++) {
-      f32 sum = total[p][i];
-      sum += shuffle_xor(sum, 1);
-      sum += shuffle_xor(sum, 2);
-      if (lane % 4 == 0) sums[(wave * rows + 2 * p + i % 2) * columns + lane / 4 + i / 2 * 8] = sum;
+  /// Starts to copy those from `block` on of `count` columns; the others become zeros.
+  WEFT_INLINE void copy(u32 to, i64 column, int count, i64 block) const {
+    WEFT_UNROLL for (int i = 0; i < ceil_div(ring_columns * words, wave_size); i++) {
+      const int word = lane_id() + i * wave_size, c = word / words, at = word % words * int(4 / sizeof(E));
+      if (word >= ring_columns * words) continue;
+      const bool is_there = c < count && block + at < blocks;
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + word * 4),
+                   "l"(all + (is_there ? (column + c) * stride + block + at : 0)), "r"(is_there ? 4 : 0)
+                   : "memory");
     }
   }
-  barrier();
-  const int row = thread_id() / 2, at = thread_id() % 2 * gemm_lanes;
-  if (row >= rows || row0 + row >= s.m || col + at >= s.n) return;
-  Vec<f32, gemm_lanes> whole{};
-  WEFT_NO_UNROLL for (int w = 0; w < waves; w++) whole += load_sums(sums + (w * rows + row) * columns + at);
-  if (col + at + gemm_lanes <= s.n) store(i64(0), row0 + row, col + at, whole, Full{});
-  else store(i64(0), row0 + row, col + at, whole, Part{int(s.n - col - at)});
-}
+  /// Read those of columns l / 4 and l / 4 + 8, for lane l, from shared memory or from global memory.
+  WEFT_INLINE static void read(f32 (&to)[2][Count], u32 shared) {
+    const auto from = (Shared<E>)(WEFT_SHARED_SPACE char*)u64(shared) + lane_id() / 4 * Count;
+    WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) {
+      to[i / Count][i % Count] = convert<f32>(from[i / Count * 8 * Count + i % Count]);
+    }
+  }
+  WEFT_INLINE void load(f32 (&to)[2][Count], i64 column, int count, i64 block) const {
+    WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) {
+      const int c = lane_id() / 4 + i / Count * 8, at = i % Count;
+      to[i / Count][at] = c < count && block + at < blocks ? convert<f32>(all[(column + c) * stride + block + at]) : 0;
+    }
+  }
+};
 
-/// Multiplies a few rows of T (16 bits), 2 * Pairs rows at a time. A block's weights must be whole pieces of 16 bytes.
-/// For 16 columns a wave reads one piece each of four neighbouring blocks (or parts of blocks). One matrix instruction
-/// multiplies the four pieces by two rows. Two of its eight columns belong to each piece: they hold the two rows'
-/// elements for this piece, and zeros for the others. So each piece has its own sums, which are scaled in f32. Pieces
-/// are prefetched into a ring buffer of each lane in dynamic shared memory (block_few_ring bytes). Rows are Direct, k a
-/// multiple of 8. Thread blocks: ceil_div(n, 16) * ceil_div(m, 2 * Pairs), or fewer.
-template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
-WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
+/// Weights for gemv_ring. An instruction of the matrix unit multiplies four words of each column, all of one block: lane
+/// l holds word l % 4 of a piece of 16 bytes, and the elements of the rows that belong to it. So the block's scale can
+/// be applied to the sums in f32. A block fills whole pieces of 16 bytes; it divides a step, or steps divide it.
+template <class T, class W, bool Aligned>
+struct BlockColumns {
   using Of = WeightPairs<T, W::Bits>;
-  constexpr int piece = tasks::block_few_piece(W::Bits), waves = L::threads / wave_size,
-                stages = tasks::block_few_stages, words = W::Bits / 4;
-  constexpr i64 apart = waves * 4 * piece;
-  static_assert(W::Block % piece == 0 && L::threads >= 4 * Pairs);
-  const Shared<u32> ring = (Shared<u32>)weft_dynamic_shared;
+  static constexpr bool twins = false;
+  static constexpr int span = ring_row * 8 / W::Bits, unit = 32 / W::Bits, words = unit / 2,
+                       count = tasks::ring_factors(W::Bits, W::Block);
+  using Scales = StepFactors<typename W::Scale, count, Aligned>;
+  using Zeros = StepFactors<u8, count, Aligned>;
+  static constexpr int scales_at = ring_columns * ring_row, zeros_at = scales_at + Scales::bytes,
+                       slot_bytes = zeros_at + (W::zeros ? Zeros::bytes : 0);
   struct Factors {
-    f32 scale[2], zero[2];
+    f32 scale[2][count], zero[2][count];
   };
-  const int quarter = lane_id() % 4, eighth = lane_id() / 4;
-  const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row; other lanes hold zeros
-  const auto place = [&](int slot, int c)
-                         WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
-  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; consecutive tasks have the same columns
-  for_tasks(launch, ceil_div(s.n, block_few_columns) * groups, [&](i64 task) WEFT_LAMBDA {
-    const auto [column_group, row_group] = groups == 1 ? Division{task, 0} : divide_index(task, groups);
-    const i64 row0 = row_group * (2 * Pairs), col0 = column_group * block_few_columns;
-    typename A::Row rows[Pairs];
-    WEFT_UNROLL for (int p = 0; p < Pairs; p++) rows[p] = a.row(0, least(row0 + 2 * p + eighth % 2, s.m - 1));
-    i64 columns[2];
-    WEFT_UNROLL for (int c = 0; c < 2; c++) columns[c] = least(col0 + eighth + c * 8, s.n - 1);
-    const auto start = [&](int slot, i64 k) WEFT_LAMBDA {
-      WEFT_UNROLL for (int c = 0; c < 2; c++) {
-        copy_async(place(slot, c), weights.at(columns[c], k < s.k ? k : 0), k < s.k ? 16 : 0);
-      }
-      end_async_group();
-    };
-    const auto factors = [&](i64 k) WEFT_LAMBDA {
-      Factors f = {};
-      WEFT_UNROLL for (int c = 0; c < 2; c++) {
-        if (k < s.k) f.scale[c] = weights.scale_at(columns[c], k), f.zero[c] = weights.zero_at(columns[c], k);
-      }
-      return f;
-    };
-    const i64 begin = thread_id() / wave_size * 4 * piece;
-    i64 k = begin + quarter * piece;
-    WEFT_UNROLL for (int i = 0; i + 1 < stages; i++) start(i, k + i * apart);
-    Factors next = factors(k), after = factors(k + apart);
-    if constexpr (Ahead) wait_for_inputs();
-    f32 total[Pairs][4] = {};
-    int slot = 0;
-    // All lanes of a wave continue together, as the matrix unit requires.
-    WEFT_NO_UNROLL for (i64 first = begin; first < s.k; first += apart, k += apart) {
-      wait_async_groups<stages - 2>();
-      const Factors now = next;
-      next = after, after = factors(k + 2 * apart);
-      start(slot == 0 ? stages - 1 : slot - 1, k + (stages - 1) * apart);
-      const Of of[2] = {Of(now.zero[0]), Of(now.zero[1])};
-      f32 sums[Pairs][4] = {};
-      const auto multiply_eight = [&](int part) WEFT_LAMBDA {
-        u32 w[2][4];
-        WEFT_UNROLL for (int c = 0; c < 2; c++) {
-          WEFT_UNROLL for (int i = 0; i < words; i++) {
-            u32 pairs[Of::count];
-            of[c].of(place(slot, c)[part * words + i], pairs);
-            WEFT_UNROLL for (int j = 0; j < Of::count; j++) w[c][i * Of::count + j] = pairs[j];
-          }
+  const W& weights;
+  Scales scales{weights.scale, weights.blocks, weights.blocks};
+  Zeros zeros{weights.zero, weights.zero_stride, weights.blocks};
+
+  WEFT_INLINE i64 row_bytes() const { return weights.blocks * W::Block * W::Bits / 8; }
+  WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
+    return weights.w + (task * ring_columns + c) * row_bytes();
+  }
+  WEFT_INLINE static i64 block_of(i64 position) { return position * span / W::Block; }
+  WEFT_INLINE void copy_factors(u32 slot, i64 task, int columns, i64 position) const {
+    if constexpr (Scales::staged) scales.copy(slot + scales_at, task * ring_columns, columns, block_of(position));
+    if constexpr (W::zeros && Zeros::staged)
+      zeros.copy(slot + zeros_at, task * ring_columns, columns, block_of(position));
+  }
+  WEFT_INLINE Factors load_factors(i64 task, int columns, i64 position) const {
+    Factors f;
+    WEFT_UNROLL for (int i = 0; i < 2 * count; i++) f.zero[i / count][i % count] = f32(1 << (W::Bits - 1));
+    if constexpr (!Scales::staged) scales.load(f.scale, task * ring_columns, columns, block_of(position));
+    if constexpr (W::zeros && !Zeros::staged) zeros.load(f.zero, task * ring_columns, columns, block_of(position));
+    return f;
+  }
+  WEFT_INLINE void read_factors(Factors& f, u32 slot) const {
+    if constexpr (Scales::staged) scales.read(f.scale, slot + scales_at);
+    if constexpr (W::zeros && Zeros::staged) zeros.read(f.zero, slot + zeros_at);
+  }
+  template <class X>
+  WEFT_INLINE static X in_order(X x) {
+    return Of::in_pair_order(x);
+  }
+  template <class Float, int Rows>
+  WEFT_INLINE void multiply(f32 (&total)[4], u32 slot, u32 rows, int last_row, const Factors& factors) const {
+    const int quarter = lane_id() % 4, row = int(least(lane_id() / 4, last_row));
+    const u32 read_at = slot + ring_read_at();
+    const auto x_at = (Shared<u32>)(WEFT_SHARED_SPACE char*)u64(rows) + (quarter * Rows + row) * words;
+    constexpr int per_factor = ring_pieces / count;
+    u32 held[4];
+    WEFT_UNROLL for (int f = 0; f < count; f++) {
+      const Of of[2] = {Of(factors.zero[0][f]), Of(factors.zero[1][f])};
+      f32 part[4] = {};
+      WEFT_UNROLL for (int p = f * per_factor; p < (f + 1) * per_factor; p++) {
+        if (p % 2 == 0) load_matrices(held, read_at ^ u32(p * 16));
+        u32 w[2][words];
+        WEFT_UNROLL for (int c = 0; c < 2; c++) of[c].of(held[p % 2 * 2 + c], w[c]);
+        const auto x = *(const WEFT_SHARED_SPACE Vec<u32, words>*)(x_at + p * 4 * Rows * words);
+        WEFT_UNROLL for (int i = 0; i < words; i += 2) {
+          multiply_pairs<Float>(part, {w[0][i], w[1][i], w[0][i + 1], w[1][i + 1]}, x[i], x[i + 1]);
         }
-        WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
-          Vec<u32, 4> x{};
-          const i64 at = k + part * 8;
-          if (has_row && at < s.k) x = Of::in_pair_order(load_whole<4>((const WEFT_GLOBAL u32*)(rows[p] + at), Full{}));
-          multiply_pairs<T>(sums[p], {w[0][0], w[1][0], w[0][1], w[1][1]}, x[0], x[1]);
-          multiply_pairs<T>(sums[p], {w[0][2], w[1][2], w[0][3], w[1][3]}, x[2], x[3]);
-        }
-      };
-      if constexpr (Pairs == 1) {
-        WEFT_UNROLL for (int part = 0; part < piece / 8; part++) multiply_eight(part);
-      } else {
-        WEFT_NO_UNROLL for (int part = 0; part < piece / 8; part++) multiply_eight(part);
       }
-      WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
-        WEFT_UNROLL for (int i = 0; i < 4; i++) total[p][i] += sums[p][i] * now.scale[i / 2];
-      }
-      slot = slot + 1 == stages ? 0 : slot + 1;
+      WEFT_UNROLL for (int i = 0; i < 4; i++) total[i] += part[i] * factors.scale[i / 2][f];
     }
-    wait_async_groups<0>();
-    store_pair_sums<Pairs>(launch, s, row0, col0, total, store);
-  });
+  }
+};
+template <class T, bool Aligned, class W>
+WEFT_INLINE BlockColumns<T, W, Aligned> block_columns(const W& weights) {
+  return {weights};
 }
 #endif
 

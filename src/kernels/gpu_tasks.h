@@ -65,25 +65,34 @@ constexpr int attention_widest_head(int element_bits) {
 }
 
 /// Query rows of a warp group of attention_wgmma.h, and bytes for barriers.
-inline constexpr int attention_group_rows = 64, attention_gate_bytes = 128;
-/// Return the keys of a step, and the slots of the ring buffer; a slot holds the keys of one step and the values of
-/// another.
+inline constexpr int attention_group_rows = 64, attention_gate_bytes = 384;
+/// Return the keys of a step, and the tiles of the ring buffer; a tile holds the keys or the values of a step.
 constexpr int attention_group_keys(int groups) { return groups > 1 ? 128 : 64; }
-constexpr int attention_group_slots(int groups) { return groups > 1 ? 3 : 4; }
+constexpr int attention_group_tiles(int groups) { return groups > 1 ? 6 : 8; }
 /// Returns the bytes of dynamic shared memory of attention_wgmma.h for elements of 16 bits.
 constexpr int attention_group_bytes(int d, int groups, int split) {
   const int rows = groups * attention_group_rows, sums = split > 1 ? rows * (d + 8) * 4 : 0;
-  return (2 * attention_group_slots(groups) * attention_group_keys(groups) + rows) * d * 2 + attention_gate_bytes +
-         sums;
+  return (attention_group_tiles(groups) * attention_group_keys(groups) + rows) * d * 2 + attention_gate_bytes + sums;
 }
 
 /// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
-/// Weights that a thread of block_few reads at once, as one vector.
-constexpr int block_few_piece(int weight_bits) { return vector_bits / weight_bits; }
-/// The most rows that block_few multiplies at once, the columns of a block, and the stages and bytes of a thread's ring
-/// buffer in dynamic shared memory. A stage is one vector of each of two columns.
-inline constexpr int block_few_rows = 8, block_few_columns = 16, block_few_stages = 4;
-inline constexpr int block_few_ring = 2 * block_few_stages * vector_bits / 8;
+/// gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and bytes of a column in a step
+/// of a wave.
+inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;
+/// Returns the scales of a column in a step.
+constexpr int ring_factors(int weight_bits, i64 block) {
+  return int(at_least(ring_row_bytes * 8 / weight_bits / block, 1));
+}
+/// Returns the steps of a wave in a task, for columns of `k` weights; those that fill the last block count.
+constexpr int ring_steps(int threads, int weight_bits, i64 k) {
+  return int(ceil_div(k * weight_bits / 8, threads / 32 * ring_row_bytes));
+}
+/// Returns the bytes of dynamic shared memory: the ring, the sums of two tasks, and `rows` rows of 16-bit floats.
+/// `factor_bytes`: bytes of the scales and zero points of a column in a step.
+constexpr int ring_shared(int threads, int rows, int stages, int steps, int weight_bits, int factor_bytes) {
+  const int row = steps * ring_row_bytes * 8 / weight_bits * 2;
+  return threads / 32 * (stages * ring_columns * (ring_row_bytes + factor_bytes) + rows * (2 * ring_columns * 4 + row));
+}
 
 }  // namespace weft::tasks

@@ -9,9 +9,8 @@ namespace weft {
 namespace {
 
 /// Returns the text {batch stride, head stride, row stride}.
-std::string strides_text(KernelBuilder& kernel, const View& view) {
-  return cat("{", kernel.size(view.strides[0]), ", ", kernel.size(view.strides[1]), ", ", kernel.size(view.strides[2]),
-             "}");
+std::string strides_text(KernelBuilder& kernel, const View& view, const std::string& row) {
+  return cat("{", kernel.size(view.strides[0]), ", ", kernel.size(view.strides[1]), ", ", row, "}");
 }
 
 /// Returns an operand's view with stride 1 along the last axis, as the kernel requires; copies it if necessary.
@@ -100,10 +99,13 @@ struct GpuAttention {
   }
   int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups, split) : 0; }
   std::string header() const { return few > 0 ? "attention_few.h" : "attention_gpu.h"; }
-  std::string function(DType type, bool nan_rows) const {
+  std::string function(DType type, bool nan_rows, bool causal) const {
     if (few > 0) return cat("attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ", nan_rows, ">");
-    if (groups > 0)
-      return cat("attention_groups<", kernel_type(type), ", ", d, ", ", groups, ", ", split, ", ", nan_rows, ">");
+    if (groups > 0) {
+      bool in_turns = groups == 2 && d == 64 && !causal;  // otherwise slower, on an H200
+      return cat("attention_groups<", kernel_type(type), ", ", d, ", ", groups, ", ", split, ", ", nan_rows, ", ",
+                 in_turns, ">");
+    }
     return cat("attention_gpu<", kernel_type(type), ", ", d, ", ", keys, ", ", nan_rows, ">");
   }
 };
@@ -217,8 +219,12 @@ void lower_attention(Lowering& lowering, const Region& region) {
   Mac mac = attention_mac(lowering, same ? q.dtype : DType::f32);
   KernelBuilder kernel(lowering.on_gpu() ? gpu.header() : "attention.h");
   std::string batch = kernel.size(q.dims[0]), heads = kernel.size(q.dims[1]), kv_heads = kernel.size(k.dims[1]),
-              queries = kernel.size(q.dims[2]), keys = kernel.size(k.dims[2]), d = kernel.size(q.dims[3]),
-              dv = kernel.size(v.dims[3]);
+              queries = kernel.size(q.dims[2]), keys = kernel.size(k.dims[2]);
+  // The loader of warp groups has few registers, so its kernel has the sizes and strides of rows as constants.
+  auto of_row = [&](const Dim& dim) {
+    return gpu.groups > 0 && dim.is_constant() ? cat(dim.value()) : kernel.size(dim);
+  };
+  std::string d = of_row(q.dims[3]), dv = of_row(v.dims[3]);
   auto pointer = [&](const View& view) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));
   };
@@ -229,10 +235,11 @@ void lower_attention(Lowering& lowering, const Region& region) {
   kernel.line("constexpr int W = ", !lowering.on_gpu() ? "tile.lanes" : gpu.groups > 0 ? "2" : "1", ";");
   kernel.line("const AttentionSizes s{.batch = ", batch, ", .heads = ", heads, ", .kv_heads = ", kv_heads,
               ", .queries = ", queries, ", .keys = ", keys, ", .d = ", d, ", .dv = ", dv,
-              ", .q = ", strides_text(kernel, q), ", .k = ", strides_text(kernel, k),
-              ", .v = ", strides_text(kernel, v), "};");
+              ", .q = ", strides_text(kernel, q, of_row(q.strides[2])),
+              ", .k = ", strides_text(kernel, k, of_row(k.strides[2])),
+              ", .v = ", strides_text(kernel, v, of_row(v.strides[2])), "};");
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
-  std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
+  std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows, op.causal)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
   // Without soft cap, mask and sinks, the kernel of warp groups multiplies by the scale inside the exponential.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
@@ -247,7 +254,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   kernel.line("    [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes) WEFT_LAMBDA {");
   std::string y = kernel.buffer(out.buffer, out.dtype, true);
   kernel.line("  store(", y, " + batch * ", kernel.size(out.strides[0]), " + head * ", kernel.size(out.strides[1]),
-              " + query * ", kernel.size(out.strides[2]), " + col, convert<", kernel_type(out.dtype), ">(v), lanes);");
+              " + query * ", of_row(out.strides[2]), " + col, convert<", kernel_type(out.dtype), ">(v), lanes);");
   kernel.line("});");
   std::string blocks = cat("tasks::attention_blocks(", mac.tile_name, ", ", batch, ", ", kv_heads, ", ", heads,
                            " / most(", kv_heads, ", 1) * ", queries, ", ", keys, ")");

@@ -199,6 +199,10 @@ def group_cases():
     for kind, rows in (("f16", 1), ("f16", 4), ("bf16", 2), ("f32", 1)):
         for batch, n, k in ((1, 1, 8), (2, 7, 264), (1, 1000, 2048), (1, 40, 0)):
             yield direct(gemm(kind, "nk", batch, rows, n, k), f"gemv_{kind}_{rows}", blocks=3)
+    for kind, rows in (("f16", 1), ("f16", 4), ("f16", 8), ("bf16", 2)):
+        shared = 8 * (5 * 16 * 128 + rows * (2 * 16 * 4 + 4 * 128))  # as ring_shared of gpu_tasks.h: 5 stages, 4 steps
+        for m, n, k in ((rows, 1, 8), (rows, 7, 264), (2 * rows + 1, 1000, 2048), (1, 40, 1000), (rows, 40, 0)):
+            yield direct(gemm(kind, "nk", 1, m, n, k), f"gemv_mma_{kind}_{rows}", blocks=5, shared=shared)
 
 
 def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
@@ -226,7 +230,7 @@ def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hi
     tasks = batch * kv_heads * -(-repeat * queries // rows)
     return Case(f"sample_attention_{name}", [batch, heads, kv_heads, queries, keys, d], stored, [(y.shape, np.float32)],
                 [y], 2e-2 if kind == "bf16" else 3e-3, blocks=split * max(1, min(7, tasks)), threads=128 * (groups + 1),
-                shared=((6 * 128 if groups > 1 else 8 * 64) + rows) * size * 2 + 128 + sums, cluster=split)
+                shared=((6 * 128 if groups > 1 else 8 * 64) + rows) * size * 2 + 384 + sums, cluster=split)
 
 
 def attention_cases():
@@ -234,7 +238,7 @@ def attention_cases():
               (2, 8, 4, 300, 900)]
     for shape in shapes:
         yield from (causal_attention("f16_d64", *shape, d) for d in (64, 40))
-        yield from (causal_attention("f16_d128", *shape, d) for d in (128, 72))
+        yield from (causal_attention(name, *shape, d) for name in ("f16_d128", "bf16_d128") for d in (128, 72))
         yield causal_attention("bf16_split8", *shape, 64, split=8)
         yield causal_attention("f16_hidden", *shape, 64, hidden=100)
         yield causal_attention("bf16_hidden8", *shape, 64, split=8, hidden=100)

@@ -6,6 +6,7 @@
 #include "attention_gpu.h"
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
+#include "gemv_mma.h"
 
 using namespace weft;
 using namespace weft::kernel;
@@ -37,6 +38,19 @@ FEW_ROWS(f16, 1)
 FEW_ROWS(f16, 4)
 FEW_ROWS(bf16, 2)
 FEW_ROWS(f32, 1)
+
+#ifdef WEFT_MMA
+#define MMA_ROWS(type, rows)                                                                                          \
+  WEFT_KERNEL(sample_gemv_mma_##type##_##rows, 4, 256) {                                                              \
+    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put) WEFT_LAMBDA { \
+      gemv_mma<type, rows, 5, 4, false>(WEFT_LAUNCH, s, a, b, put);                                                   \
+    });                                                                                                               \
+  }
+MMA_ROWS(f16, 1)
+MMA_ROWS(f16, 4)
+MMA_ROWS(f16, 8)
+MMA_ROWS(bf16, 2)
+#endif
 
 #ifdef WEFT_WARP_GROUPS
 #define GROUPS(name, type, rows, cols, groups_m, groups_n, stages, split)                                    \
@@ -71,7 +85,7 @@ WEFT_INLINE void causal(const L& weft_launch) {
                          .q = {h * sq * d, sq * d, d},
                          .k = {hk * sk * d, sk * d, d},
                          .v = {hk * sk * d, sk * d, d}};
-  attention_groups<T, D, Groups, Split>(
+  attention_groups<T, D, Groups, Split, false, Groups == 2 && D == 64>(
       WEFT_LAUNCH, s, (Hidden > 0 ? 1 : 0.125f) * 1.4426950408889634f, raw(q), raw(k), raw(v),
       [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, least(sk, most(query + (sk - sq) + 1, 0))}; },
       [&](i64, i64, i64, i64 key, auto v, auto) WEFT_LAMBDA {
@@ -84,6 +98,7 @@ WEFT_INLINE void causal(const L& weft_launch) {
 }
 WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal<f16, 64, 1, 1>(WEFT_LAUNCH); }
 WEFT_KERNEL(sample_attention_f16_d128, 4, 384) { causal<f16, 128, 2, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_d128, 4, 384) { causal<bf16, 128, 2, 1>(WEFT_LAUNCH); }
 WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal<bf16, 64, 1, 8>(WEFT_LAUNCH); }
 WEFT_KERNEL(sample_attention_f16_hidden, 4, 384) { causal<f16, 64, 2, 1, 100>(WEFT_LAUNCH); }
 WEFT_KERNEL(sample_attention_bf16_hidden8, 4, 256) { causal<bf16, 64, 1, 8, 100>(WEFT_LAUNCH); }

@@ -220,6 +220,15 @@ TEST_CASE("dim: control characters of a name are escaped") {
   }
 }
 
+TEST_CASE("bytes that are not UTF-8 are escaped: overlong forms, surrogates, numbers above 10ffff") {
+  CHECK(printable("\xe0\x80\xaf") == R"(\xe0\x80\xaf)");
+  CHECK(printable("\xed\xa0\x80") == R"(\xed\xa0\x80)");
+  CHECK(printable("\xf0\x80\x80\xaf") == R"(\xf0\x80\x80\xaf)");
+  CHECK(printable("\xf4\x90\x80\x80") == R"(\xf4\x90\x80\x80)");
+  for (const char* valid : {"\xe0\xa0\x80", "\xed\x9f\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    CHECK(printable(valid) == valid);
+}
+
 TEST_CASE("the terms of a size add up to it") {
   Dim n = Dim::symbol({.name = "n", .min = 1}), m = Dim::symbol({.name = "m", .min = 1});
   auto value_of = [](const Symbol& symbol) { return symbol.name == "n" ? int64_t{7} : int64_t{5}; };

@@ -81,6 +81,35 @@ std::vector<Region*> readers_of(const Region& norm, const std::multimap<const In
 
 }  // namespace
 
+std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights& weights, const Dim& m,
+                                    int64_t at_once) {
+  const GpuModel& gpu = lowering.gpu();
+  if (gpu.matrix != MatrixUnit::mma) return std::nullopt;
+  const int most = gpu.warp_groups ? 227 * 1024 : 99 * 1024, half = most / 2 - 1024;
+  const int64_t span = tasks::ring_row_bytes * 8 / weights.bits;
+  RingShape shape{.threads = weights.k <= 4 * span ? 128 : 256};
+  shape.steps = tasks::ring_steps(shape.threads, weights.bits, weights.k);
+  auto shared = [&] {
+    return tasks::ring_shared(shape.threads, shape.rows, shape.stages, shape.steps, weights.bits, weights.factor_bytes);
+  };
+  while (shape.rows < std::min<int64_t>(at_once, tasks::ring_rows)) shape.rows *= 2;
+  while (shape.rows > 1 && shared() > most) shape.rows /= 2;
+  if (shared() > most) return std::nullopt;
+
+  // Measured on an H200. A block that leaves room for one of the next launch lets that launch load weights early, which
+  // is best for short products. In long ones, two blocks on a unit hide the unpacking of narrow weights; wide ones need
+  // more steps in flight.
+  const int outputs = tasks::ring_columns / weights.matrices;
+  Dim groups = ceildiv(m, shape.rows), all = ceildiv(weights.n, outputs) * groups;
+  bool is_long = typical_size(all) * shape.steps > int64_t{8} * lowering.compute_units(),
+       is_doubled = is_long && weights.bits < 16 && shared() <= half;
+  int deepest = is_doubled ? 3 : is_long ? 8 : 5;
+  for (shape.stages = deepest; shape.stages > 3 && shared() > (is_long ? most : half);) --shape.stages;
+  shape.shared_bytes = shared();
+  shape.blocks = min(all, max(Dim(lowering.compute_units() * (is_doubled ? 2 : 1)), groups));
+  return shape;
+}
+
 std::optional<RowNorm> norm_of_rows(const Region& region) {
   if (region.prologue.empty()) return std::nullopt;
   const Instruction &norm = *region.prologue[0], &scaled = *region.prologue[1];

@@ -110,7 +110,7 @@ void make_direct(Lowering& lowering, const Instruction& dot, Product& p, DType t
 struct ProductKernel {
   std::string header, call;
   Dim blocks = 0;
-  int threads = tasks::block_threads, shared = 0, cluster = 1;
+  int threads = tasks::block_threads, shared = 0, cluster = 1, occupancy = 0;
   int columns = tasks::gemm_lanes;  ///< columns per call of the epilogue
   bool waits_itself = false;
   std::string reason = {};
@@ -118,10 +118,30 @@ struct ProductKernel {
   TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
+/// Returns the GEMV on NVIDIA's matrix unit; nothing if it does not apply.
+std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices) {
+  constexpr int64_t least_k = 512;
+  bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
+  if (!is_16_bits || !known_equal(p.batch, 1) || !p.k.is_constant() || p.k.value() < least_k) return std::nullopt;
+  auto shape = ring_shape(lowering, {.n = p.n, .k = p.k.value(), .matrices = matrices}, p.m, p.m.value());
+  if (!shape) return std::nullopt;
+  return ProductKernel{.header = "gemv_mma.h",
+                       .call = cat("gemv_mma<", kernel_type(p.type), ", ", shape->rows, ", ", shape->stages, ", ",
+                                   shape->steps, ", ", p.ahead, ">"),
+                       .blocks = shape->blocks,
+                       .threads = shape->threads,
+                       .shared = shape->shared_bytes,
+                       .occupancy = 2,
+                       .columns = 2 / matrices,
+                       .waits_itself = p.ahead,
+                       .reason = "few rows: read B once, on the matrix unit"};
+}
+
 /// Returns the gemv kernel for up to four rows of direct operands, bound by reading B; nothing for other products.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
+  if (auto kernel = ring_kernel(lowering, p, matrices)) return kernel;
   GemvShape f = gemv_shape(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
                            tasks::vector_bits / bits(p.type));
   int columns = f.columns / matrices;
@@ -188,6 +208,7 @@ std::string columns_text(const ProductKernel& kernel) { return cat("constexpr in
 
 PlanStep product_launch(Lowering& lowering, KernelBuilder& kernel, const ProductKernel& main, DType type) {
   kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
+  kernel.set_occupancy(main.occupancy);
   if (main.waits_itself) kernel.set_waits_itself();
   return kernel.finish(lowering.plan(), cat("dot_", type));
 }

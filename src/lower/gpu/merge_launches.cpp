@@ -130,7 +130,7 @@ class Merger {
   /// True for products and convolutions. Those with the same kernel may share a launch (queries, keys and values).
   bool has_tiles(const PlanStep& step) const {
     return may_merge(step) &&
-           starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});
+           starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "gemv_mma.h", "conv_gpu.h", "block_dot_gpu.h"});
   }
 
   bool is_small(const PlanStep& step) const {

@@ -41,6 +41,22 @@ struct GemvShape {
 };
 /// Chooses the shape of a GEMV kernel for B of n x k; a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
+/// Template arguments and launch of kernels/gemv_mma.h.
+struct RingShape {
+  int rows = 1, stages = 3, steps = 1, threads = tasks::block_threads, shared_bytes = 0;
+  Dim blocks = 0;
+};
+/// Weights of a product for gemv_mma.h: rows of k weights, which include those that fill the last block of weights.
+struct RingWeights {
+  Dim n;
+  int64_t k;
+  int bits = 16, factor_bytes = 0;  ///< factor_bytes: scales and zero points of a row in a step
+  int matrices = 1;                 ///< 2 for twins
+};
+/// Returns the shape for `m` rows of 16-bit floats, at most `at_once` of them at a time; nothing if they do not fit
+/// shared memory, or without NVIDIA's matrix unit.
+std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights& weights, const Dim& m,
+                                    int64_t at_once);
 /// Returns the text of an operand of gemm_gpu with strides for rows and for k; `direct_rows` if is_direct allows it.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type);

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// GEMV on NVIDIA's matrix unit: products of a few rows of 16-bit floats, up to eight at a time. Reading the weights
+/// takes nearly all of the time, so each wave prefetches them through a ring in shared memory, across tasks and before
+/// the previous launch ends. The rows stay in shared memory.
+///
+/// A task is 16 columns of weights, and the waves of a block divide k. In a step, a wave multiplies 128 bytes of each
+/// column. Weights are a type W as `DenseColumns` below or `BlockWeights` of block_dot_gpu.h.
+
+#include "gemm_gpu.h"
+#include "gemv_gpu.h"
+
+#ifdef WEFT_MMA
+namespace weft::kernel {
+
+/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8 of
+/// a and of column l / 4 of b.
+template <class T>
+WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (is_same<T, f16>) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+/// Loads four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8, and gets word l % 4
+/// of row l / 4 of each matrix.
+WEFT_INLINE void load_matrices(u32 (&words)[4], u32 shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared));
+}
+/// Makes what the lanes of a wave wrote to shared memory visible to the whole wave.
+WEFT_INLINE void sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+
+/// Columns of weights of a task, bytes of each column in a step, and their pieces of 16 bytes.
+inline constexpr int ring_columns = tasks::ring_columns, ring_row = tasks::ring_row_bytes, ring_pieces = ring_row / 16;
+
+/// Returns the address of the pieces `p` and `p + 1` of 16 columns for load_matrices, relative to that of piece 0 and 1
+/// combined by XOR: each lane's row of the matrices (columns 0 to 7, then 8 to 15, of each piece), swizzled.
+WEFT_INLINE u32 ring_read_at() {
+  const int lane = lane_id(), column = lane % 8 + lane / 8 % 2 * 8;
+  return u32(column * ring_row + ((lane / 16) ^ (column % 8)) * 16);
+}
+
+/// Columns of 16-bit weights, one matrix or two side by side (twins): then a task has 8 columns of each.
+template <class T, class B>
+struct DenseColumns {
+  static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
+  static constexpr bool twins = matrices_of<B> == 2;
+  struct Factors {};
+  const B& b;
+  i64 k;
+
+  WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
+    if constexpr (!twins) return (const WEFT_GLOBAL u8*)b.row(0, task * ring_columns + c);
+    else if (c < 8) return (const WEFT_GLOBAL u8*)b.first.row(0, task * 8 + c);
+    else return (const WEFT_GLOBAL u8*)b.second.row(0, task * 8 + c - 8);
+  }
+  WEFT_INLINE i64 row_bytes() const { return k * i64(sizeof(T)); }
+  WEFT_INLINE void copy_factors(u32, i64, int, i64) const {}
+  WEFT_INLINE Factors load_factors(i64, int, i64) const { return {}; }
+  WEFT_INLINE void read_factors(Factors&, u32) const {}
+  WEFT_INLINE static Vec<u32, 4> in_order(Vec<u32, 4> x) { return x; }
+  /// Adds the products of a step to `total`. `rows`: the rows' pieces of this step, `Rows` after each other.
+  template <class Float, int Rows>
+  WEFT_INLINE void multiply(f32 (&total)[4], u32 slot, u32 rows, int last_row, const Factors&) const {
+    const int lane = lane_id();
+    const u32 mine = rows + u32((lane / 8 * Rows + int(least(lane % 8, last_row))) * 16),
+              read_at = slot + ring_read_at();
+    WEFT_UNROLL for (int p = 0; p < ring_pieces; p += 4) {
+      u32 x[4], w[2][4];
+      load_matrices(x, mine + p * Rows * 16);
+      WEFT_UNROLL for (int i = 0; i < 2; i++) load_matrices(w[i], read_at ^ u32((p + 2 * i) * 16));
+      WEFT_UNROLL for (int i = 0; i < 2; i++) multiply_pairs<Float>(total, w[i], x[2 * i], x[2 * i + 1]);
+    }
+  }
+};
+
+/// The ring in shared memory through which a wave reads its steps of all tasks of its block.
+template <class W, int Stages, int Steps, int Waves>
+struct WeightRing {
+  static constexpr int bytes = Stages * W::slot_bytes;
+  const W& weights;
+  i64 n, task, next_task;  // the next step to copy is `step` of `task`
+  int wave = thread_id() / wave_size, step = 0;
+  u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared) + u32(wave * bytes);
+
+  /// Returns the number of this wave's step among the steps of a task.
+  WEFT_INLINE i64 position(int step) const { return i64(step) * Waves + wave; }
+  WEFT_INLINE int columns_of(i64 task) const {
+    constexpr int most = W::twins ? ring_columns / 2 : ring_columns;
+    return int(least(n - task * most, most));
+  }
+  /// Starts to copy the next step to a slot.
+  WEFT_INLINE void start(int slot) {
+    const int count = columns_of(task), row = lane_id() / 8, piece = lane_id() % 8;
+    if (count > 0) {
+      const u32 to = shared + u32(slot * W::slot_bytes);
+      const i64 at = position(step) * ring_row + piece * 16;
+      WEFT_UNROLL for (int c = 0; c < ring_columns; c += 4) {  // swizzled: eight columns use different banks
+        const int column = row + c, of_matrix = W::twins ? column % 8 : column;
+        copy_async_to(to + u32(column * ring_row + (piece ^ (column % 8)) * 16), weights.column(task, column) + at,
+                      at < weights.row_bytes() && of_matrix < count ? 16 : 0);
+      }
+      weights.copy_factors(to, task, count, position(step));
+      if (++step == Steps) step = 0, task += next_task;
+    }
+    end_async_group();
+  }
+};
+
+/// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block call it.
+template <class T, int Rows, class L, class A>
+WEFT_INLINE void inverse_norms(const L&, f32 (&inverse)[Rows], const A& a, i64 row0, int count, i64 k,
+                               Shared<f32> sums) {
+  constexpr int waves = L::threads / wave_size, V = 8;
+  WEFT_UNROLL for (int r = 0; r < Rows; r++) {
+    f32 sum = 0;
+    if (r < count) {
+      const auto row = a.row(0, row0 + r);
+      WEFT_NO_UNROLL for (i64 at = thread_id() * V; at < k; at += L::threads * V) {
+        const auto x = convert<f32>(load_whole<V>(row + at, Full{}));
+        WEFT_UNROLL for (int i = 0; i < V; i++) sum += x[i] * x[i];
+      }
+    }
+    WEFT_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    if (lane_id() == 0) sums[thread_id() / wave_size * Rows + r] = sum;
+  }
+  barrier();
+  WEFT_UNROLL for (int r = 0; r < Rows; r++) {
+    f32 sum = 0;
+    WEFT_UNROLL for (int w = 0; w < waves; w++) sum += sums[w * Rows + r];
+    inverse[r] = rsqrt(sum / f32(k) + a.epsilon);
+  }
+  barrier();
+}
+
+/// Copies this wave's part of rows [row0, row0 + count) to shared memory, in pieces of `W::unit` elements: of each piece
+/// all rows, then the next piece.
+template <class T, int Rows, int Steps, class L, class W, class Ring, class A>
+WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ring& ring, const A& a, i64 row0,
+                           int count, i64 k_end, Shared<f32> sums) {
+  constexpr int unit = W::unit, units = W::span / unit, words = unit / 2, all = Steps * Rows * units, at_once = 4;
+  f32 inverse[Rows] = {};
+  if constexpr (is_normed<A>) inverse_norms<T>(launch, inverse, a, row0, count, k_end, sums);
+  WEFT_NO_UNROLL for (int first = lane_id(); first < all; first += at_once * wave_size) {
+    Vec<u32, words> x[at_once] = {};
+    WEFT_UNROLL for (int i = 0; i < at_once; i++) {
+      const int at = first + i * wave_size, piece = at % units, r = at / units % Rows, step = at / units / Rows;
+      const i64 k = ring.position(step) * W::span + piece * unit;
+      if (at >= all || k >= k_end || r >= count) continue;
+      const auto values = load_whole<unit>(a.row(0, row0 + r) + k, Full{});
+      if constexpr (is_normed<A>) {
+        f32 by = 0;
+        WEFT_UNROLL for (int j = 0; j < Rows; j++) by = r == j ? inverse[j] : by;
+        const auto normed = convert<f32>(values) * by * convert<f32>(load_whole<unit>(a.gain + k, Full{}));
+        x[i] = __builtin_bit_cast(Vec<u32, words>, convert<T>(normed));
+      } else {
+        x[i] = __builtin_bit_cast(Vec<u32, words>, values);
+      }
+    }
+    WEFT_UNROLL for (int i = 0; i < at_once; i++) {
+      const int at = first + i * wave_size, piece = at % units, r = at / units % Rows, step = at / units / Rows;
+      if (at >= all) continue;
+      *(WEFT_SHARED_SPACE Vec<u32, words>*)(to + ((step * units + piece) * Rows + r) * unit * 2) = W::in_order(x[i]);
+    }
+  }
+}
+
+/// Multiplies s.m rows of T (f16 or bf16), `Rows` at a time; `Rows` is 1, 2, 4 or 8. `Steps`: tasks::ring_steps. `Ahead`:
+/// the weights are constants, which are copied before wait_for_inputs(). Rows are Direct or normed; k is a multiple of
+/// 8. Shared memory: tasks::ring_shared. Thread blocks: at least ceil_div(m, Rows); no more than can run at once are
+/// useful.
+template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class W, class Store>
+WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
+  constexpr int waves = L::threads / wave_size, outputs = W::twins ? ring_columns / 2 : ring_columns;
+  const int lane = lane_id(), quarter = lane % 4, eighth = lane / 4;
+  const i64 groups = ceil_div(s.m, Rows);  // groups of rows; a thread block multiplies one of them
+  const auto [first, group] = groups == 1 ? Division{launch.block(), 0} : divide_index(launch.block(), groups);
+  const i64 next = groups == 1 ? launch.blocks() : divide_index(launch.blocks() - 1 - group, groups).quotient + 1;
+  const i64 row0 = group * Rows;
+  const int rows = int(least(s.m - row0, Rows));
+
+  WeightRing<W, Stages, Steps, waves> ring{weights, s.n, first, next};
+  const Shared<f32> sums = (Shared<f32>)(weft_dynamic_shared + waves * ring.bytes);
+  WEFT_SHARED_SPACE char* const my_rows =
+      (WEFT_SHARED_SPACE char*)(sums + 2 * waves * ring_columns * Rows) + ring.wave * (Steps * Rows * W::span * 2);
+  WEFT_UNROLL for (int i = 0; i + 1 < Stages; i++) ring.start(i);
+  if constexpr (Ahead) wait_for_inputs();
+  copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums);
+
+  int slot = 0, side = 0;
+  for (i64 task = first; task * outputs < s.n; task += next) {
+    f32 total[4] = {};  // columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
+    WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
+      auto factors = weights.load_factors(task, ring.columns_of(task), ring.position(step));
+      wait_async_groups<Stages - 2>();
+      sync_wave();
+      ring.start(slot == 0 ? Stages - 1 : slot - 1);
+      const u32 from = ring.shared + u32(slot * W::slot_bytes);
+      weights.read_factors(factors, from);
+      weights.template multiply<T, Rows>(total, from, shared_address(my_rows) + u32(step * Rows * W::span * 2),
+                                         rows - 1, factors);
+      slot = slot + 1 == Stages ? 0 : slot + 1;
+    }
+    // Adds the sums of the waves. The next task writes to the other half, so one barrier is enough.
+    const Shared<f32> all = sums + side * (waves * ring_columns * Rows);
+    WEFT_UNROLL for (int i = 0; i < 4; i++) {
+      const int row = 2 * quarter + i % 2;
+      if (row < Rows) all[(ring.wave * ring_columns + eighth + i / 2 * 8) * Rows + row] = total[i];
+    }
+    side ^= 1;
+    barrier();
+    constexpr int lanes = W::twins ? 1 : 2;
+    const int row = thread_id() / 8, at = thread_id() % 8 * lanes;
+    const i64 column = task * outputs + at;
+    if (row >= rows || column >= s.n) continue;
+    f32 sum[2] = {};
+    WEFT_UNROLL for (int i = 0; i < 2 * waves; i++) {
+      sum[i % 2] += all[(i / 2 * ring_columns + at + i % 2 * (W::twins ? 8 : 1)) * Rows + row];
+    }
+    if constexpr (W::twins) {
+      store(i64(0), row0 + row, column, Vec<f32, 1>{sum[0]}, Vec<f32, 1>{sum[1]}, Full{});
+    } else if (column + 1 < s.n) {
+      store(i64(0), row0 + row, column, Vec<f32, 2>{sum[0], sum[1]}, Full{});
+    } else {
+      store(i64(0), row0 + row, column, Vec<f32, 2>{sum[0], sum[1]}, Part{1});
+    }
+  }
+  wait_async_groups<0>();
+}
+/// The same for Direct weights, or twins of them.
+template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class B, class Store>
+WEFT_INLINE void gemv_mma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
+  gemv_ring<T, Rows, Stages, Steps, Ahead>(launch, s, a, DenseColumns<T, B>{b, s.k}, store);
+}
+
+}  // namespace weft::kernel
+#endif
