@@ -71,13 +71,13 @@ struct CompileOptions {
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< constants as numbers, of the input's own type
   /// Returns the inputs of the runs that tuning measures; if there is no function, tuning makes random inputs.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
-  /// GPUs: measurements choose between vendors' libraries and Weft's kernels; programs that call one cannot be saved.
+  /// GPUs: vendors' libraries may replace kernels if they measured faster. A program that calls one cannot be saved.
   bool vendor_libraries = true;
   VendorLibraries libraries = {};  ///< of this machine, found by compile and tune
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
   Chooser choose = {};             ///< chooses among kernels for the same work; empty: by stored measurements
   Ranks ranks = {};                ///< the rank of a split program to compile, set by compile_ranks
-  int64_t max_nodes = 0;      ///< most nodes with functions expanded (E153); 0: 50,000 + 16 for each node in the file
+  int64_t max_nodes = 0;  ///< limit on nodes after functions are expanded (E153); 0: 50,000 + 16 * nodes in the file
   int64_t max_nesting = 256;  ///< limit on graphs within graphs and functions calling functions (E152)
   bool recompile = true;      ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };

@@ -42,7 +42,7 @@ struct KernelSource {
   int work_group = 256;  ///< GPU: the exact number of threads of a work group, fixed at compile time
   int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
   bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; Weft's kernels use vectors already
-  bool checked = false;    ///< defines WEFT_CHECKED: bounds, races, unwritten bytes
+  bool checked = false;    ///< defines WEFT_CHECKED, which checks for bounds, races and unwritten bytes
   bool warnings = false;   ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
@@ -50,8 +50,8 @@ struct KernelSource {
 /// The registers (per lane) and memory that a GPU kernel uses, read from the notes of an AMD code object.
 struct ResourceUse {
   std::string kernel{};
-  int vgprs = 0;  ///< vector registers, arch + acc on CDNA
-  int agprs = 0;  ///< accumulation registers among them
+  int vgprs = 0;  ///< vector registers, including `agprs`
+  int agprs = 0;  ///< accumulation registers (CDNA)
   int sgprs = 0;
   int vgpr_spills = 0, sgpr_spills = 0;
   int lds_bytes = 0;      ///< static shared memory of a work group

@@ -146,7 +146,7 @@ struct DimAlgebra {
 
   static int64_t constant_term(const Dim& dim) { return dim.constant_; }
 
-  /// Merges terms with equal factors and drops terms with coefficient 0.
+  /// Returns the canonical form of a sum: sorts terms, merges equal factors, drops zeros. Throws E146 if it is too long.
   static Dim make(int64_t constant, std::vector<DimTerm> terms) {
     std::ranges::sort(terms, leads);
     std::vector<DimTerm> merged;
@@ -233,7 +233,7 @@ struct DimAlgebra {
   /// Returns the term of highest degree, or the constant if there is no other.
   static DimTerm leading(const Dim& dim) { return dim.terms_ ? terms(dim).front() : DimTerm{dim.constant_, {}, {}}; }
 
-  /// Divides polynomials; returns nothing if there is a remainder.
+  /// Returns the quotient of two polynomials; nothing if there is a remainder, or if 64 steps do not suffice.
   static std::optional<Dim> divide(Dim a, const Dim& b) {
     Dim quotient = 0;
     for (int step = 0; step < 64; ++step) {

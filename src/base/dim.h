@@ -76,10 +76,9 @@ class Dim {
 Dim operator+(const Dim& a, const Dim& b);
 Dim operator-(const Dim& a, const Dim& b);
 Dim operator*(const Dim& a, const Dim& b);
-/// Rounds towards minus infinity.
-Dim floordiv(const Dim& a, const Dim& b);
-Dim ceildiv(const Dim& a, const Dim& b);
-Dim mod(const Dim& a, const Dim& b);  ///< a - b * floordiv(a, b)
+Dim floordiv(const Dim& a, const Dim& b);  ///< rounds towards minus infinity
+Dim ceildiv(const Dim& a, const Dim& b);   ///< rounds towards plus infinity
+Dim mod(const Dim& a, const Dim& b);       ///< a - b * floordiv(a, b)
 Dim min(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
 inline Dim& operator+=(Dim& a, const Dim& b) { return a = a + b; }

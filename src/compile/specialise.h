@@ -52,7 +52,7 @@ class StaticModel {
   std::vector<StaticInput> statics_ = {};
   std::map<std::string, std::string> metadata_ = {};
   bool may_wait_ = true;
-  size_t found_ = 0;  // number of operands found so far that need static inputs
+  size_t found_ = 0;  // how often `add` has added or changed a static input
 };
 
 /// A model that was read but is not yet compiled.

@@ -39,7 +39,8 @@ std::filesystem::path model_file(const std::filesystem::path& path);
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
-/// Translates a program of torch.export. Throws E310 for requested sizes, values and inputs that it does not have.
+/// Translates a program of torch.export. Throws E310 for requests about inputs that it does not have, and for sizes or
+/// values that do not fit an input.
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 

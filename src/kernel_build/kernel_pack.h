@@ -36,7 +36,7 @@ struct PackFrame {
 /// A frame that asks for more memory counts as damaged.
 inline constexpr uint64_t largest_frame = 64 << 20;
 
-/// Where an entry of a pack lies.
+/// The position of an entry in a pack.
 struct PackPlace {
   Hash128 key;
   uint64_t frame;         // its offset in the file

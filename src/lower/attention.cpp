@@ -108,7 +108,7 @@ struct GpuAttention {
   }
 };
 
-/// True if rows start on multiples of 16 bytes and have whole 16-byte vectors, as asynchronous copies require.
+/// True if rows start at multiples of 8 elements and have whole groups of 8, so that 16-byte copies are aligned.
 bool has_whole_rows(const View& view) {
   bool whole = view.dims[3].is_multiple_of(8) && view.offset.is_multiple_of(8);
   for (size_t axis = 0; axis < 3; ++axis) whole &= view.strides[axis].is_multiple_of(8);
@@ -126,8 +126,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// Returns the kernel for few query rows per key head, as in text generation; nothing if there are more rows than the
-/// chip's registers hold (GpuModel::short_rows, wide_rows).
+/// Returns the kernel for few query rows per key head, as in text generation. Returns nothing if there are more rows
+/// than the chip's registers hold (GpuModel::short_rows, wide_rows), or for symbolic, wide or unaligned rows.
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : lowering.gpu().wide_rows;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -143,8 +143,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys unless that leaves compute
-/// units idle or more rows empty; if there are few blocks, the keys are split among more blocks.
+/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys, unless that leaves compute
+/// units idle or adds over a seventh of empty rows. If there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -155,7 +155,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
     return typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, tasks::attention_group_rows * groups));
   };
   bool is_short = widest.value() <= 64,
-       has_empty_rows = 7 * 2 * blocks(2) > 8 * blocks(1);  // two groups would have over a seventh more rows
+       has_empty_rows = 7 * 2 * blocks(2) > 8 * blocks(1);  // blocks of two groups have over a seventh more rows
   GpuAttention a{.d = is_short ? 64 : 128, .groups = has_empty_rows || blocks(2) < lowering.compute_units() ? 1 : 2};
   a.waves = 4 * (a.groups + 1);
   a.occupancy = a.groups == 1 && is_short ? 2 : 1;
@@ -163,7 +163,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// Chooses few_attention, group_attention, or the largest tile that fits queries, keys, values and scores into memory.
+/// Chooses few_attention, group_attention, or the largest tile with queries, keys, values and scores in shared memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
@@ -234,7 +234,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // Without soft cap, mask and sinks, the kernel of warp groups multiplies by the scale inside the exponential.
+  // Without soft cap, mask and sinks, the kernel of warp groups multiplies by a positive scale inside the exponential.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// Declares an attribute, "alpha=0.5", as a constant in the kernel: numbers, lists of numbers, strings.
+/// Returns C++ that declares an attribute such as "alpha=0.5" as a constant: a number, a list of numbers or a string.
 std::string declaration(const std::string& attribute) {
   size_t equals = attribute.find('=');
   std::string name = attribute.substr(0, equals), value = attribute.substr(equals + 1);

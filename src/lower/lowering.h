@@ -130,10 +130,10 @@ class Lowering {
   StepId add_control(PlanStep step);
   /// Makes this branch or jump continue at the next step that is added.
   void end_jump(StepId step) { *all_.plan.steps[step].target() = next_step(); }
-  /// Returns a view of a whole buffer, with elements in row-major order; for a container, its place (no memory).
+  /// Returns a view of a whole buffer, with elements in row-major order; for a container, of a buffer without memory.
   View whole_view_of(Value value);
   StepId next_step() const { return all_.plan.steps.end_id(); }
-  /// Makes a working buffer for a tensor, or a place for a container.
+  /// Makes a working buffer for a tensor, or a buffer without memory that stands for a container.
   BufferId new_working_buffer(const Type& type, const std::string& name);
   /// Appends a step of kind `host` or `part`, whose operands and results are whole buffers.
   void add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results);
@@ -157,7 +157,8 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// Returns the output buffer that the region of `value` writes directly; none if there is none or sizes are unknown.
+  /// Returns the output buffer that the region of `value` writes directly; none if it has none, or if the sizes of that
+  /// buffer are not known yet.
   BufferId slot_of(Value value) const;
 
  private:

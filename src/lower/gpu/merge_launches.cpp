@@ -70,7 +70,8 @@ class Merger {
     return i == StepId(0) || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(i);
   }
 
-  /// Adds the step to the last group that can take it, if it is independent of all groups after that.
+  /// Adds the step to the last group that can take it, if the step is independent of this and all later groups; else
+  /// makes a new group.
   void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = bool(plan_.steps[i].moves);
@@ -151,7 +152,7 @@ class Merger {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Merges the members into one step, whose sizes begin with the number of blocks of each member.
+  /// Returns the only member, or merges several into a step. The merged sizes begin with each member's number of blocks.
   PlanStep merged(const LaunchGroup& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
@@ -292,7 +293,7 @@ class Merger {
   Plan& plan_;
   std::vector<LaunchGroup> groups_;
   size_t first_ = 0;          // first group of the basic block
-  std::set<StepId> targets_;  // targets of branches and jumps; also `none`, so that it is never empty
+  std::set<StepId> targets_;  // targets of branches and jumps, and StepId() for other steps
 };
 
 }  // namespace
