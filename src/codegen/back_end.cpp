@@ -96,7 +96,7 @@ llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
 }
 
 /// Passes for CPU kernels, which already use vectors and mark functions to inline and loops to unroll. They take about
-/// half the time of O3. The code spills less, because O3's early LICM and IndVars lengthen the live ranges of addresses.
+/// half the time of O3. The code spills less: O3's early LICM and IndVars lengthen the live ranges of addresses.
 constexpr const char* short_pipeline =
     "function(sroa,early-cse,simplifycfg),always-inline,globaldce,cgscc(inline),globaldce,"
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"

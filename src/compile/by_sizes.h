@@ -6,7 +6,7 @@
 #include "frontends/onnx/import/import.h"
 
 /// Models in which a size determines the rank of a value (Squeeze without axes, an If with branches of different rank).
-/// Importing decides on such sizes (SizeDecision). For other decisions, the first run that needs them compiles a program.
+/// The frontend decides on such sizes (SizeDecision); Weft compiles other decisions when a run first needs them.
 namespace weft {
 
 /// Returns an executable that runs `first`, the program for `decisions`. For sizes that lead to other decisions, the

@@ -90,7 +90,7 @@ static Place find_one(const CompileOptions& options) {
   throw Error({.kind = ErrorKind::usage, .code = "E502", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// Throws unless all devices of a split model are CPUs or GPUs that are present and have equal chips, each GPU only once.
+/// Throws unless all devices of a split model are present CPUs or GPUs with equal chips, each GPU named only once.
 static void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];

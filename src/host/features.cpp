@@ -73,7 +73,7 @@ void add_runs(const Padding& p, std::span<const std::string> row, std::span<cons
   out.push_back(joined(p, row, 0, std::ssize(row) + 2 * pad, pad));
 }
 
-// --- hash buckets ----------------------------------------------------------------------------------------------------
+// --- hashes ----------------------------------------------------------------------------------------------------------
 
 /// FarmHash's 64-bit fingerprint (G. Pike, https://github.com/google/farmhash, MIT), which TensorFlow uses.
 class Fingerprint {

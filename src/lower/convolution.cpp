@@ -89,8 +89,8 @@ bool has_short_reach(const Window& w) {
 /// True if the channels fill whole tiles of AMX.
 bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
 
-/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place (Direct), as copied lines (Lines), as
-/// im2col of few channels (Im2col), as a padded copy (Padded), or with a conversion (Filled).
+/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place ("Direct"), as copied lines
+/// ("Lines"), as im2col of few channels ("Im2col"), as a padded copy ("Padded"), or with a conversion ("Filled").
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -265,8 +265,8 @@ struct DepthwiseLine {
   int lanes, taps, step, pixels;
 };
 
-/// Chooses the most pixels per thread that still leave enough threads. Returns nothing unless the kernel's width is 3, 5
-/// or 7, its stride 1 or 2, and the channels are whole vectors.
+/// Chooses the most pixels per thread that still leave enough threads. Returns nothing unless the kernel's width is 3,
+/// 5 or 7, its stride 1 or 2, and the channels are whole vectors.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);

@@ -43,7 +43,7 @@ void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Colu
 /// Input and output axes of a reduction, softmax or normalisation, grouped into the coordinates of its kernel.
 struct RowShape {
   Iteration input, output;
-  Dim rows, cols;  ///< sizes of a row kernel; a column kernel has the reduced length in cols
+  Dim rows, cols;  ///< number and length of the rows; column kernels: outer size and reduced length
   Dim inner = 1;   ///< column kernels: product of the axes after the reduced ones
   bool columns = false;
 };

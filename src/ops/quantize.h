@@ -49,7 +49,8 @@ struct Nearest {
   bool operator==(const Nearest&) const = default;
 };
 
-/// True for a dequantize of constant weights or i32 biases. Not folded, because integer products use the operands.
+/// True for a dequantize of constant weights or i32 biases. Passes do not fold it, because integer products read its
+/// operands.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

@@ -147,12 +147,11 @@ class Merger {
     return std::ranges::any_of(step.outputs, [&](BufferId id) { return plan_.buffers[id].kind == BufferKind::output; });
   }
 
-  /// Returns the first line of the kernel.
   static std::string head(const PlanKernel& kernel, const PlanStep& step) {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Returns the only member, or merges several into a step. The merged sizes begin with each member's number of blocks.
+  /// Returns the only member, or merges several into one step. Its sizes begin with each member's number of blocks.
   PlanStep merged(const LaunchGroup& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
