@@ -69,7 +69,8 @@ struct CompileOptions {
 #define OPTION(kind, name, initial, ...) option::kind name = initial;
 #include "compile/options.def"
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< constants as numbers, of the input's own type
-  /// Returns the inputs of the runs that tuning measures; if there is no function, tuning makes random inputs.
+  /// Returns the inputs of the runs that tuning measures. Without this function, tuning makes inputs of random floats
+  /// and of ones for other types.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
   /// GPUs: vendors' libraries may replace kernels if they measured faster. A program that calls one cannot be saved.
   bool vendor_libraries = true;

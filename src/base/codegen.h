@@ -40,9 +40,9 @@ struct KernelSource {
   std::string name{};    ///< for messages, and the stem of the file that diagnostics name
   std::string code{};    ///< C++20 without standard headers; entries are extern "C"
   int work_group = 256;  ///< GPU: the exact number of threads of a work group, fixed at compile time
-  int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
+  int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD, at least 2) or work groups per SM (NVIDIA; 0: any number)
   bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; Weft's kernels use vectors already
-  bool checked = false;    ///< defines WEFT_CHECKED, which checks for bounds, races and unwritten bytes
+  bool checked = false;    ///< defines WEFT_CHECKED: kernels check bounds, races and unwritten bytes
   bool warnings = false;   ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
@@ -107,7 +107,7 @@ class Codegen {
   virtual std::vector<std::byte> compress(std::span<const std::byte> data) noexcept = 0;
   /// Reverses `compress`. Returns false if `data` is damaged or `out` does not have the size of the original data.
   virtual bool decompress(std::span<const std::byte> data, std::span<std::byte> out) noexcept = 0;
-  /// Returns LLVM's version and a hash of the embedded kernel headers, which are part of every cache key.
+  /// Returns LLVM's version and a hash of the embedded kernel headers as text.
   virtual std::string_view identity() const noexcept = 0;
 };
 

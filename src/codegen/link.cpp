@@ -58,8 +58,8 @@ bool MemoryFile::write(std::span<const std::byte> data) {
   return fd_ >= 0;
 }
 
-/// Collects the output of lld by a pipe and a thread that reads it. (To a regular file, lld would write through a
-/// temporary file.)
+/// A pipe for the output of lld, with a thread that reads it. (To a regular file, lld would write through a temporary
+/// file.)
 class OutputPipe {
  public:
   OutputPipe() {

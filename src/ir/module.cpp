@@ -183,7 +183,7 @@ void Module::erase(Instruction& instruction) {
   unlink(instruction);
 }
 
-/// Removes each of `setters` if its results are unread and its symbols occur in no size.
+/// Removes each of `setters` (instructions without readers) if the symbols that it sets occur in no size.
 void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
   std::set<std::string> used;
   auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };

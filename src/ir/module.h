@@ -140,7 +140,6 @@ class Module {
   /// returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
-  /// Moves `instruction` to directly before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
   /// Returns the instruction before which append inserts new ones; null: append at the end.

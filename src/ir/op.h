@@ -64,7 +64,8 @@ struct OpInfo {
   std::string_view name;
   /// Returns result types for operand types; throws an Error (still without the node) if the operands do not fit.
   Types (*infer)(const Op&, Operands);
-  /// Computes the results in wide types (reference). Null for control flow, parameters and collectives.
+  /// Computes the results in wide types, for the reference. Null for operators that it handles elsewhere or refuses:
+  /// control flow, parameters, custom operators, collectives.
   std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
   std::vector<Attribute> (*print)(const Op&, const PrintContext&);
   Op (*parse)(std::span<const Attribute>, const ParseContext&);

@@ -62,8 +62,8 @@ void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, 
   kernel.line("    },");
 }
 
-/// Emits the body of the score lambda for `W` keys from `key` on: scale (unless the kernel applies it), soft cap, mask.
-/// `load` is the function that reads the mask as one vector.
+/// Emits the score lambda for `W` keys from `key` on: multiplies by the scale if `scale`, then applies soft cap and
+/// mask. `load` is the function that reads the mask as one vector.
 void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bool scale, const std::string& load) {
   kernel.line(
       "    [&]([[maybe_unused]] i64 batch, [[maybe_unused]] i64 head, [[maybe_unused]] i64 query, [[maybe_unused]] i64 "

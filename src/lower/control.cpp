@@ -66,7 +66,7 @@ void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const 
   if (!swaps.empty()) lowering.add_control({.action = SwapStep{}, .buffers = swaps, .reason = "results of the branch"});
 }
 
-/// Lowers one loop. Holds the buffers of carried values, before and after a trip, and of stacked rows (scan outputs).
+/// The lowering of one loop: buffers of carried values, before and after a trip, and of stacked rows (scan outputs).
 class LoopLowering {
  public:
   LoopLowering(Lowering& lowering, Instruction& i)

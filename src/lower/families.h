@@ -20,7 +20,7 @@ struct Family {
   bool takes_prologue = false;    ///< its kernels can apply elementwise instructions to their first operand
   bool takes_epilogue = false;    ///< its kernels can apply elementwise instructions to their result
   bool places = false;            ///< its kernels can store with any strides, as into a part of a concatenation
-  bool takes_packed = false;      ///< its kernel reads operands with several elements per byte
+  bool takes_packed = false;      ///< its operands may have types of fewer than 8 bits (is_packed_type)
   bool takes_containers = false;  ///< its operands may be containers (sequences, optionals, maps)
   std::string (*why_not)(const Instruction&) = nullptr;  ///< returns why no kernel computes it; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU has a kernel for it

@@ -22,7 +22,7 @@ struct Iteration {
   std::string after_loads = {};          ///< a line that comes after all loads and before the arithmetic
 };
 
-/// Writes the elementwise part of a region as C++ for `W` lanes along the last axis: loads of values from other
+/// A writer of the elementwise part of a region as C++ for `W` lanes along the last axis: loads of values from other
 /// regions, one statement per instruction, and stores of the outputs.
 ///
 ///     FusedBody body(kernel, iteration, view_of, store_view_of);

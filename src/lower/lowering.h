@@ -31,7 +31,7 @@ struct LoweredProgram {
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
   std::unordered_map<const Instruction*, View> stored = {};                  ///< views of constants in stored form
   std::unordered_map<const Instruction*, std::vector<BufferId>> slots = {};  ///< each result's output buffer, if any
-  /// load step's kernel, operands, sizes -> its buffer
+  /// The buffers that load steps fill, by the step's kernel, operands and sizes.
   std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
   std::set<BufferId> written = {};                    ///< output buffers already written
   std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; those without a value so far
@@ -40,8 +40,8 @@ struct LoweredProgram {
   int depth = 0;          ///< number of bodies around the current module
 };
 
-/// Lowers one region. The kernel families (matmul.cpp, convolution.cpp ...) ask this class for views of operands and
-/// for buffers of results, and append their steps to the plan through it.
+/// The lowering of one region. The kernel families (matmul.cpp, convolution.cpp ...) get views of operands and buffers
+/// of results from this class, and append their steps to the plan through it.
 class Lowering {
  public:
   /// Makes a lowering outside any region, for the program's parameters and results.
@@ -56,7 +56,7 @@ class Lowering {
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   int compute_units() const;
-  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, those of a load of 16 bytes.
+  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, those of 16 bytes, but 2 to 8.
   int lanes_for(int widest_bits) const;
   /// Sets the launch of a kernel that calls `pointwise<lanes>` over rows x cols.
   void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;

@@ -32,7 +32,7 @@ constexpr size_t max_members = 256;
 
 using RegionId = Id<Region>;
 
-/// Forms regions in one walk over the module. A region merged into another stays in the list, empty.
+/// The regions of a module, formed in one walk. A region merged into another stays in the list, empty.
 class Grouping {
  public:
   explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit()), fixed_(module.id_limit()) {

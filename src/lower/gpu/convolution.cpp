@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-/// Reorders weights [out, in / groups, taps...] or (transposed) [in, out / groups, taps...] to [group][channel
-/// out][tap] [channel in].
+/// Reorders weights [out, in / groups, taps...], or if transposed [in, out / groups, taps...], to
+/// [group][channel out][tap][channel in].
 View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type) {
   View from = lowering.contiguous_view_of(value);
   Dim taps = w.taps();

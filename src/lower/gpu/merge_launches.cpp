@@ -38,7 +38,7 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    PerStep<StepId> moved;  // for each step and for the end: the new step of the first group of its basic block
+    PerStep<StepId> moved;  // new targets of jumps: for each old step and the end, the first step of its basic block
     for (StepId i : plan_.steps.ids()) {
       if (begins_basic_block(i)) first_ = groups_.size();
       moved.emplace_back(first_);

@@ -60,8 +60,7 @@ std::vector<BlockTile> group_tiles(DType type) {
   return tiles;
 }
 
-/// Constants of the cost model `cycles`: rates per cycle (flops, unit_bytes, chip_bytes, sum_bytes); the rest in
-/// cycles.
+/// Constants of the cost model `cycles`: rates per cycle (flops, unit_bytes, chip_bytes, sum_bytes), else cycles.
 struct TileCosts {
   double flops, unit_bytes, chip_bytes;  ///< rates: of a matrix unit; from L2 to one unit; from L2 to all units
   double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
