@@ -2,7 +2,7 @@
 #pragma once
 #include "base/tensor.h"
 
-/// Functions for the items of sequences, optionals and maps (Tensor::items): count bytes, insert and erase in place.
+/// Functions for the items of sequences, optionals and maps (Tensor::items): count bytes, insert and erase.
 namespace weft {
 
 /// Returns the items as a list that containers can share.

@@ -34,7 +34,7 @@ void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims
 }
 
 /// Returns the views of a body's operands; operands that need a copy are copied here, before the body begins. Also
-/// tells the lowering which of the body's parameters are known at load time.
+/// records which of the body's parameters are known at load time.
 std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
   std::vector<View> views;
   for (size_t i = 0; i < operands.size(); ++i) {

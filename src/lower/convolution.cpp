@@ -136,7 +136,7 @@ View weights_in_order(Lowering& lowering, const Window& w, Value value, std::str
   return lowering.copy_of(to, value, why);
 }
 
-/// The weights in one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
+/// The weights that form one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
 enum class Run { tap, line, window };
 
 /// Makes the taps of a run and their channels one axis k, in the window and in the weights. Run::line is for
@@ -156,7 +156,7 @@ View weights_by_runs(Lowering& lowering, Window& w, Value value, Run run) {
   return weights;
 }
 
-/// Packs the weights with one tap for each run, or for Winograd with one for each position of the transformed tile.
+/// Packs the weights; each run counts as a tap. For Winograd, packs them for each position of the transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
                     Run run = Run::tap) {
   View from = run == Run::tap ? lowering.view_of(value) : weights_by_runs(lowering, w, value, run);
@@ -366,7 +366,7 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-/// Sets the tasks of conv_padded (blocks depend on all sizes), or those of `conv` in its other modes.
+/// Sets the number of tasks and the scratch memory of conv_padded, or of `conv` in its other modes.
 void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
   if (mode == "Padded") {
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
@@ -398,7 +398,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, Ma
     mac.tile = tasks::amx_narrow_tile;
     mac.tile_name = "tasks::amx_narrow_tile";
   }
-  // If the channels fill tiles of AMX, no zeros are needed, so each tap can be a run.
+  // If the channels fill tiles of AMX, they need no padding with zeros, so each tap can be a run.
   Run run = mode == "Im2col" ? Run::window : padded && !fills_units(w, mac) ? Run::line : Run::tap;
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, run);
   KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");

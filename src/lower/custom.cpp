@@ -44,7 +44,8 @@ Arguments arguments(Lowering& lowering, const Region& region, KernelBuilder& ker
   return arguments;
 }
 
-/// Emits loads of all operands, conversion to their compute types, the call, and conversion back, for one vector.
+/// Emits the loop over vectors: loads the operands, converts them to their compute types, calls the operator's
+/// function, and converts and stores the result.
 void emit_pointwise(Lowering& lowering, const Region& region, KernelBuilder& kernel, const Custom& op) {
   const Instruction& i = *region.anchor;
   if (i.types.size() != 1) internal_error(cat(op.op, " is pointwise and has ", i.types.size(), " results"));

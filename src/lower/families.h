@@ -9,8 +9,8 @@ namespace weft {
 
 class Lowering;
 
-/// How a family's kernels handle f32 values that are stored in 16 bits (LowerOptions::storage). `never`: operands are
-/// first copied to f32, and results are stored in f32.
+/// Which f32 values may be stored in 16 bits (LowerOptions::storage) for a family's kernels: none, operands, or
+/// operands and results. Other operands are first copied to f32, and other results are stored in f32.
 enum class Narrow : uint8_t { never, read, read_and_written };
 
 struct Family {

@@ -10,7 +10,7 @@ namespace weft {
 
 class Lowering;
 
-/// Returns the text for the lanes of one vector register of this type.
+/// Returns C++ text for the number of lanes of one vector register of this type.
 std::string register_lanes_text(DType type);
 /// Returns the name of the operation in kernels/row.h that combines elements; a mean is a sum, divided afterwards.
 const char* combine_text(ReduceFn fn);

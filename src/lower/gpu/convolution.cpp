@@ -91,7 +91,7 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
   return result;
 }
 
-/// The operands of a convolution of few channels after blocks of its pixels have become pixels.
+/// The operands and window of a convolution of few channels after space to depth.
 struct BlockedConvolution {
   View x, weights;
   Window w;
