@@ -50,8 +50,8 @@ struct KernelSource {
 /// The registers (per lane) and memory that a GPU kernel uses, read from the notes of an AMD code object.
 struct ResourceUse {
   std::string kernel{};
-  int vgprs = 0;  ///< vector registers, including `agprs`
-  int agprs = 0;  ///< accumulation registers (CDNA)
+  int vgprs = 0;  ///< vector registers; on CDNA 2 and 3 including `agprs`
+  int agprs = 0;  ///< accumulation registers of CDNA
   int sgprs = 0;
   int vgpr_spills = 0, sgpr_spills = 0;
   int lds_bytes = 0;      ///< static shared memory of a work group

@@ -12,7 +12,7 @@
 ///
 ///     Dim batch = Dim::symbol({.name = "batch", .min = 1, .max = 64});
 ///     Dim rows = batch * 128;                      // "128*batch"
-///     known_equal(rows / 128, batch)               // true: proved
+///     known_equal(floordiv(rows, 128), batch)      // true: proved
 ///     rows.evaluate([](auto&) { return 3; })       // 384
 ///
 /// Expressions are stored in a canonical form, so that equal sums compare equal however they were built: a polynomial

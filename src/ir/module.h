@@ -14,7 +14,7 @@
 ///     Program program;
 ///     Module& main = program.main();
 ///     Value x = main.parameter("x", {DType::f32, {batch, 64}});
-///     Value y = main.append(Softmax{.axis = -1}, {x});     // shapes are inferred, sources inherited
+///     Value y = main.append(Softmax{.axis = 1}, {x});      // shapes are inferred, sources inherited
 ///     main.set_results({{"y", y}});
 ///
 /// A program holds modules: main and the bodies of control flow. A module is an ordered list of instructions, each

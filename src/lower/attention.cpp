@@ -163,7 +163,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// Chooses few_attention, group_attention, or the largest tile with queries, keys, values and scores in shared memory.
+/// Chooses few_attention, group_attention, or the largest tile that fits (with its scores) into shared memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;

@@ -135,7 +135,7 @@ class Lowering {
   StepId next_step() const { return all_.plan.steps.end_id(); }
   /// Makes a working buffer for a tensor, or a buffer without memory that stands for a container.
   BufferId new_working_buffer(const Type& type, const std::string& name);
-  /// Appends a step of kind `host` or `part`, whose operands and results are whole buffers.
+  /// Appends a HostStep or PartStep. Its operands and results are whole buffers.
   void add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results);
   /// Notes that steps have set these symbols, so that later steps may use them.
   void set_known(const Dims& symbols) {

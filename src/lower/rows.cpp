@@ -112,8 +112,7 @@ void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& c
       ";");
 }
 
-/// Returns the text of a mean's divisor: `length`, or the length of the whole row if the launch reduces partial
-/// results.
+/// Returns the text of a mean's divisor: `length`, or the whole row's length if the launch reduces partial results.
 std::string mean_count(KernelBuilder& kernel, const Region& region, const RowShape& shape, const std::string& length,
                        const std::optional<FoundParts>& found) {
   bool is_mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
