@@ -88,9 +88,9 @@ class Lowering {
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// Returns the type to which a GPU converts both operands of a dot or convolution before it multiplies them.
   DType product_type(const Instruction& instruction) const;
-  /// Makes a buffer for a value that the current region computes, and returns its view.
+  /// Returns where the current region stores a value: an output buffer, a part of a concatenation, or a new buffer.
   View new_result(Value value);
-  /// Makes such a buffer with axes in the order `stored` (outermost first); outputs of the program ignore the order.
+  /// Does the same; a new buffer has its axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   /// Copies elements of `value` from one view to another.

@@ -15,7 +15,7 @@ struct Region {
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
   Dims dims = {};                   ///< sizes of the results
-  std::vector<Value> outputs = {};  ///< values that other regions read
+  std::vector<Value> outputs = {};  ///< values that other regions read, or results of the module
 };
 
 /// Visits the members in the order in which the kernel computes them.
