@@ -120,8 +120,8 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// Tries guesses until one compiles. If the condition of an If is static, tries all guesses, so that both branches are
-/// imported: each branch may make other inputs static.
+/// Tries guesses until the model can be imported with one. If the condition of an If is static, tries all guesses, so
+/// that both branches are imported: each branch may make other inputs static.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {

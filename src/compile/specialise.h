@@ -34,7 +34,7 @@ class StaticModel {
   /// Returns the program for the given values of the static inputs, in the order of these inputs.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
-  /// Returns the program for the most likely values that compile; null if none do.
+  /// Returns the program for the most likely values with which the model can be imported; null if there are none.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
   /// True if every import error found so far may not occur with other values of the static inputs.
   bool may_wait() const { return may_wait_; }
