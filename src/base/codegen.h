@@ -86,7 +86,7 @@ class HeaderStore {
   virtual void put(std::string_view name, Bytes headers) noexcept = 0;
 };
 
-/// The code generator. All methods are thread-safe; concurrent calls of `link` run one after another.
+/// The code generator. All methods are thread-safe; concurrent links for CPUs and AMD run one after another (lld).
 class Codegen {
  public:
   virtual ~Codegen() = default;

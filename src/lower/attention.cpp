@@ -90,7 +90,8 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block, and those of its variants.
+/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block; then those of the kernels
+/// attention_groups (group_attention) and attention_few (few_attention).
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per compute unit

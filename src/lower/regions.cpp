@@ -58,7 +58,7 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    Instruction* last = nullptr;  // the last that sets sizes; each follows the one before, as guards rely on the order
+    Instruction* last = nullptr;  // the last one that set sizes: the next depends on it, as guards rely on the order
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
       if (sets_symbols(i) && last) found.push_back({last, 0});
