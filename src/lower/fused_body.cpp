@@ -100,7 +100,7 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
            std::ranges::find(instructions_, value.def) != instructions_.end();
   };
   for (const Instruction* i : instructions_) {
-    // Where loads come early, the limits of a Nearest are loaded, so that layers with different limits share a kernel.
+    // With loads_early, the limits of a Nearest are loaded, so that layers with different limits share a kernel.
     bool is_literal = !i->is<Nearest>() || !iteration_.loads_early;
     for (const Value& input : operands(*i)) {
       if (!is_inside(input) && !(is_literal && literal_of(input))) add_access(loads_, input, load_view_);

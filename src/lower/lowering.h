@@ -56,7 +56,7 @@ class Lowering {
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   int compute_units() const;
-  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, those of 16 bytes, but 2 to 8.
+  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, as many as 16 bytes hold (2 to 8).
   int lanes_for(int widest_bits) const;
   /// Sets the launch of a kernel that calls `pointwise<lanes>` over rows x cols.
   void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;
@@ -88,7 +88,7 @@ class Lowering {
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// Returns the type to which a GPU converts both operands of a dot or convolution before it multiplies them.
   DType product_type(const Instruction& instruction) const;
-  /// Returns where the current region stores a value: an output buffer, a part of a concatenation, or a new buffer.
+  /// Returns the view for a result of the current region: in an output buffer, a concatenation or a new buffer.
   View new_result(Value value);
   /// Does the same; a new buffer has its axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
