@@ -69,15 +69,16 @@ struct CompileOptions {
 #define OPTION(kind, name, initial, ...) option::kind name = initial;
 #include "compile/options.def"
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< constants as numbers, of the input's own type
-  /// Returns the inputs of the runs that tuning measures; if there is no function, tuning makes random inputs.
+  /// Returns the inputs of the runs that tuning measures. Without this function, tuning makes inputs of random floats
+  /// and of ones for other types.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
-  /// GPUs: measurements choose between vendors' libraries and Weft's kernels; programs that call one cannot be saved.
+  /// GPUs: vendors' libraries may replace kernels if they measured faster. A program that calls one cannot be saved.
   bool vendor_libraries = true;
   VendorLibraries libraries = {};  ///< of this machine, found by compile and tune
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
   Chooser choose = {};             ///< chooses among kernels for the same work; empty: by stored measurements
   Ranks ranks = {};                ///< the rank of a split program to compile, set by compile_ranks
-  int64_t max_nodes = 0;      ///< most nodes with functions expanded (E153); 0: 50,000 + 16 for each node in the file
+  int64_t max_nodes = 0;  ///< limit on nodes after functions are expanded (E153); 0: 50,000 + 16 * nodes in the file
   int64_t max_nesting = 256;  ///< limit on graphs within graphs and functions calling functions (E152)
   bool recompile = true;      ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
@@ -103,10 +104,10 @@ std::unique_ptr<Program> read_source(const ProgramSource& source);
 struct NodeSupport {
   std::string node;  ///< "node 12 'cat_3' (Concat)"
   std::string op;    ///< "Concat", "com.microsoft:Gelu"
-  std::string why;   ///< why not; empty: it runs
+  std::string why;   ///< why it does not run or was not checked; empty: it runs
 };
 /// Returns for each node of a model whether the device of the options supports it, by the frontend, the passes and the
-/// rules of lowering; compiles no kernel. Reports a node that reads an unsupported node as unknown.
+/// rules of lowering; compiles no kernel. A node that reads an unsupported node is reported as not checked.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// Returns the program that the frontend makes from a model, before any pass.

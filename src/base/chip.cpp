@@ -22,11 +22,12 @@ namespace weft {
 namespace {
 
 enum Register : uint8_t { eax, ebx, ecx, edx };
-enum State : uint8_t { any, ymm, zmm, tile };  // register files that the operating system must save
+enum State : uint8_t { any, ymm, zmm, tile };  // registers that the operating system must save; any: no special ones
 
-constexpr int extra = 5;  // level of the features beyond x86-64-v4
+constexpr int extra = 5;  // the "level" of features that no x86-64 level implies
 
-/// A row of FEATURE in cpu_features.def: the CPUID bit of a feature, and the x86-64 level that implies the feature.
+/// A row of FEATURE in cpu_features.def: a feature's name, its CPUID bit, the registers that the operating system must
+/// save for it, and the lowest x86-64 level that implies it.
 struct Feature {
   const char* name;
   uint32_t leaf, subleaf;
@@ -45,7 +46,7 @@ constexpr auto features = std::to_array<Feature>({
 struct Processor {
   std::string_view name;
   ChipKind kind;
-  int level;  // x86-64 level
+  int level;  // x86-64 level; 0 for other processors
 };
 constexpr auto processors = std::to_array<Processor>({
 #define CPU(name, kind, level, is_tested) {name, ChipKind::kind, level},
@@ -136,9 +137,9 @@ int host_level() {
 }
 
 struct Model {
-  uint32_t vendor;  // first four letters of the vendor's name
+  uint32_t vendor;  // first four letters of the vendor's name in CPUID
   uint32_t family;
-  uint32_t first, last;  // first and last model
+  uint32_t first, last;  // range of model numbers, both inclusive
   const char* name;
 };
 
@@ -191,7 +192,7 @@ Chip ask_host() {
 
 #elif defined(__aarch64__)
 
-/// Returns those features that Weft knows and the operating system reports, sorted by name.
+/// Returns those aarch64 features that Weft uses and the operating system reports, sorted, in LLVM's spelling.
 std::string host_features() {
   const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
   std::string text;

@@ -37,7 +37,7 @@ struct GpuFamily {
   MatrixUnit matrix = MatrixUnit::none;
   Float8Unit float8 = Float8Unit::none;
   bool async_copy = false;    ///< copies from global to shared memory bypass the registers
-  bool early_launch = false;  ///< a kernel can be set up while the one before it runs
+  bool early_launch = false;  ///< a kernel can start while the previous kernel still runs
   /// Hopper's wgmma: four warps multiply from shared memory together, and the blocks of a cluster read each other's
   /// shared memory (kernels/wgmma.h).
   bool warp_groups = false;

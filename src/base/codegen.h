@@ -40,9 +40,9 @@ struct KernelSource {
   std::string name{};    ///< for messages, and the stem of the file that diagnostics name
   std::string code{};    ///< C++20 without standard headers; entries are extern "C"
   int work_group = 256;  ///< GPU: the exact number of threads of a work group, fixed at compile time
-  int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
+  int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD, at least 2) or work groups per SM (NVIDIA; 0: any number)
   bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; Weft's kernels use vectors already
-  bool checked = false;    ///< defines WEFT_CHECKED: bounds, races, unwritten bytes
+  bool checked = false;    ///< defines WEFT_CHECKED: kernels check bounds, races and unwritten bytes
   bool warnings = false;   ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
@@ -50,8 +50,8 @@ struct KernelSource {
 /// The registers (per lane) and memory that a GPU kernel uses, read from the notes of an AMD code object.
 struct ResourceUse {
   std::string kernel{};
-  int vgprs = 0;  ///< vector registers, arch + acc on CDNA
-  int agprs = 0;  ///< accumulation registers among them
+  int vgprs = 0;  ///< vector registers; on CDNA 2 and 3 including `agprs`
+  int agprs = 0;  ///< accumulation registers of CDNA
   int sgprs = 0;
   int vgpr_spills = 0, sgpr_spills = 0;
   int lds_bytes = 0;      ///< static shared memory of a work group
@@ -86,7 +86,7 @@ class HeaderStore {
   virtual void put(std::string_view name, Bytes headers) noexcept = 0;
 };
 
-/// The code generator. All methods are thread-safe; concurrent calls of `link` run one after another.
+/// The code generator. All methods are thread-safe; concurrent links for CPUs and AMD run one after another (lld).
 class Codegen {
  public:
   virtual ~Codegen() = default;

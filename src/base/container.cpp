@@ -13,7 +13,8 @@ int64_t saturating_add(int64_t a, int64_t b) { return __builtin_add_overflow(a, 
 
 const Items& items_of(const Tensor& container) { return static_cast<const Items&>(*container.items); }
 
-/// Returns the items to modify; copies them first if shared. The const_cast is legal: the object is not const.
+/// Returns the items to modify; first copies them if other containers share them. The const_cast is legal, because the
+/// object itself is not const.
 Items& own_items(Tensor& container) {
   if (container.items.use_count() != 1) container.items = std::make_shared<Items>(items_of(container));
   return const_cast<Items&>(items_of(container));

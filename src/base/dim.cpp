@@ -108,7 +108,6 @@ Interval operator*(Interval a, Interval b) {
 
 Interval bounds(const Dim& dim) { return {dim.lower_bound(), dim.upper_bound()}; }
 
-/// Returns the bounds of an atom of this kind with these two operands.
 Interval bounds(AtomKind kind, Interval a, Interval b) {
   if (kind == AtomKind::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
   if (kind == AtomKind::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
@@ -146,7 +145,7 @@ struct DimAlgebra {
 
   static int64_t constant_term(const Dim& dim) { return dim.constant_; }
 
-  /// Merges terms with equal factors and drops terms with coefficient 0.
+  /// Returns the canonical form of a sum: sorts terms, merges equal factors, drops zeros. Throws E146 for long sums.
   static Dim make(int64_t constant, std::vector<DimTerm> terms) {
     std::ranges::sort(terms, leads);
     std::vector<DimTerm> merged;
@@ -233,7 +232,7 @@ struct DimAlgebra {
   /// Returns the term of highest degree, or the constant if there is no other.
   static DimTerm leading(const Dim& dim) { return dim.terms_ ? terms(dim).front() : DimTerm{dim.constant_, {}, {}}; }
 
-  /// Divides polynomials; returns nothing if there is a remainder.
+  /// Returns the quotient of two polynomials; nothing if there is a remainder, or if 64 steps do not suffice.
   static std::optional<Dim> divide(Dim a, const Dim& b) {
     Dim quotient = 0;
     for (int step = 0; step < 64; ++step) {

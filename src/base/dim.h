@@ -12,7 +12,7 @@
 ///
 ///     Dim batch = Dim::symbol({.name = "batch", .min = 1, .max = 64});
 ///     Dim rows = batch * 128;                      // "128*batch"
-///     known_equal(rows / 128, batch)               // true: proved
+///     known_equal(floordiv(rows, 128), batch)      // true: proved
 ///     rows.evaluate([](auto&) { return 3; })       // 384
 ///
 /// Expressions are stored in a canonical form, so that equal sums compare equal however they were built: a polynomial
@@ -76,10 +76,9 @@ class Dim {
 Dim operator+(const Dim& a, const Dim& b);
 Dim operator-(const Dim& a, const Dim& b);
 Dim operator*(const Dim& a, const Dim& b);
-/// Rounds towards minus infinity.
-Dim floordiv(const Dim& a, const Dim& b);
-Dim ceildiv(const Dim& a, const Dim& b);
-Dim mod(const Dim& a, const Dim& b);  ///< a - b * floordiv(a, b)
+Dim floordiv(const Dim& a, const Dim& b);  ///< rounds towards minus infinity
+Dim ceildiv(const Dim& a, const Dim& b);   ///< rounds towards plus infinity
+Dim mod(const Dim& a, const Dim& b);       ///< a - b * floordiv(a, b)
 Dim min(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
 inline Dim& operator+=(Dim& a, const Dim& b) { return a = a + b; }

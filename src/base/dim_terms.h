@@ -5,7 +5,7 @@
 
 #include "base/dim.h"
 
-/// The terms of a symbolic size, for code that translates the size into another language.
+/// The terms of a symbolic size, for code that writes the size in another form (such as ONNX nodes).
 namespace weft {
 
 /// A symbol, or a function of two sizes.

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Element types. Integers narrower than a byte are stored packed, the first element in the low bits.
+/// Element types. Elements narrower than a byte are stored packed, the first element in the low bits.
 enum class DType : uint8_t {
   boolean,
   u2,

@@ -16,7 +16,7 @@ enum class HostFn : uint8_t {
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
   item,        ///< container, i -> item number i, from the end if negative
-  item_sizes,  ///< container, i -> sizes of item i, i64[rank]; numbers: the rank that it must have
+  item_sizes,  ///< container, i -> sizes of item i, i64[rank]; numbers: the rank that the item must have
   insert,      ///< sequence, x[, i] -> sequence with x before item i, or at its end without i
   erase,       ///< sequence[, i] -> sequence without item i, or without its last item if there is no i
   split,       ///< x[, lengths] -> sequence; numbers: axis, whether to keep the axis; without lengths, each is 1
@@ -32,17 +32,17 @@ enum class HostFn : uint8_t {
   match_text,      ///< strings -> bool; strings: the pattern that each whole string must match
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
-  map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
+  map_values,  ///< map -> optional with [1, n]; numbers: element type, n (values of keys 0 to n - 1; 0: all, by key)
   map_vector,  ///< map -> [1, n]; numbers or strings: the key of each column
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 (RGB), 1 (BGR), 2 (grey)
   // Strings by the rules of TensorFlow.
-  split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2], the row and place of each;
+  split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2]: row of each and its index there;
                 ///< numbers: form (0: splits at each byte of the delimiter, or at every byte if it is empty; 1: at
                 ///< the whole delimiter, or at white space if it is empty), 1 to drop empty pieces (form 0), most
                 ///< splits (form 1); strings: the delimiter
   ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows; numbers:
-  ///< padding (-1: as needed), whether to keep short rows, lengths...; strings: separator, left pad, right pad
+  ///< most padding (-1: length - 1), whether to keep short rows, lengths...; strings: separator, left pad, right pad
   hash_text,  ///< strings -> i64, FarmHash's fingerprint modulo the number of buckets; numbers: buckets
 };
 

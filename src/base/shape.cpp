@@ -63,7 +63,8 @@ Type as_element(const Type& type) {
   return element;
 }
 
-/// Returns `a` with `_` where `b` has another size, or `_rank` if the ranks differ; the other list if one is `_none`.
+/// Returns `a` with `_` where `b` has another size, or `_rank` if the ranks differ or are unknown. If one list is
+/// `_none`, returns the other list.
 static Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-/// Adds to a sum of bytes; throws if the sum exceeds the limit.
+/// Adds to a sum of bytes; throws E401 if the sum exceeds 256 MiB.
 static void count_bytes(size_t& sum, size_t more) {
   constexpr size_t most = size_t{1} << 28;
   sum += more;

@@ -15,9 +15,9 @@ namespace weft {
 /// (kernels, for example) treats a tensor of strings as a tensor of 64-bit numbers. Only operators that read the
 /// characters need the strings.
 ///
-///     StringPool pool(&program_texts);
-///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}
-///     pool.text(codes[1]);                                         // "b"
+///     StringPool pool;
+///     std::vector<int64_t> codes = pool.encode(texts);   // {0, 1, 0} for the texts "a", "b", "a"
+///     pool.text(codes[1]);                               // "b"
 ///
 /// Two threads must not change a pool at once; reading (text, find) is safe. A pool or a tensor of more than 256 MiB
 /// throws E401. The limit is needed because strings may grow at run time: each node of a model can double a string.

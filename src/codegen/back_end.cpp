@@ -71,7 +71,8 @@ bool is_ours_alone(const llvm::GlobalValue& value) {
   return !value.isDeclaration() && !value.hasAppendingLinkage() && value.isDiscardableIfUnused();
 }
 
-/// Makes a symbol internal and appends `suffix`, the kernel's name: symbols of merged PTX share a namespace.
+/// Makes a symbol that only this module uses internal and appends `suffix`, because symbols of merged PTX share a
+/// namespace.
 void make_private(llvm::GlobalValue& value, const std::string& suffix) {
   if (!is_ours_alone(value)) return;
   if (auto* object = llvm::dyn_cast<llvm::GlobalObject>(&value)) object->setComdat(nullptr);
@@ -94,9 +95,8 @@ llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   return info;
 }
 
-/// Passes for CPU kernels, whose source already uses vectors and marks what to inline or unroll. Each useful pass runs
-/// once, which takes about half the time of O3. The code spills less, because O3's early LICM and IndVars lengthen the
-/// live ranges of addresses.
+/// Passes for CPU kernels, which already use vectors and mark functions to inline and loops to unroll. They take about
+/// half the time of O3. The code spills less: O3's early LICM and IndVars lengthen the live ranges of addresses.
 constexpr const char* short_pipeline =
     "function(sroa,early-cse,simplifycfg),always-inline,globaldce,cgscc(inline),globaldce,"
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"

@@ -11,7 +11,7 @@
 namespace weft::codegen {
 
 /// Makes all functions except the kernel entries internal, with names that are unique in a program. Sets the launch
-/// attributes of GPU kernels. Clang 19 does not accept AMD's in C++ source; without them, kernels spill.
+/// attributes of GPU kernels: clang 19 does not accept AMD's launch attributes in C++, and without them kernels spill.
 void prepare(llvm::Module& module, const KernelSource& source, const Chip& chip);
 
 /// Optimises: on GPUs with LLVM's O3 pipeline without vectorisers; on CPUs with a shorter pipeline, or O3 with

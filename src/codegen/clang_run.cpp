@@ -68,7 +68,7 @@ std::vector<std::string> clang_arguments(const KernelSource& source, const Chip&
 
 bool run_clang(clang::FrontendAction& action, const std::vector<std::string>& arguments, const std::string& input,
                const Files& files, std::string& diagnostics) {
-  std::vector<const char*> pointers;  // the invocation points into these strings
+  std::vector<const char*> pointers;
   for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   pointers.push_back(input.c_str());
 

@@ -21,7 +21,7 @@
 namespace weft::codegen {
 namespace {
 
-/// Measures the CPU time of this thread, because a compilation runs on one thread and the machine may be shared.
+/// A stopwatch for the CPU time of this thread: a compilation runs on one thread, and the machine may be shared.
 class Stopwatch {
  public:
   /// Returns the milliseconds since the last call or construction.
@@ -40,7 +40,7 @@ class Stopwatch {
   double last_ = now();
 };
 
-/// Collects messages of the back end; LLVM's own handler would end the process on an error.
+/// A collector of messages of the back end; LLVM's own handler would end the process on an error.
 class Reports : public llvm::DiagnosticHandler {
  public:
   explicit Reports(std::string& text) : text_(text) {}

@@ -41,7 +41,8 @@ void handle_signals_on_own_stack() {
   }
 }
 
-/// Undoes LLVM's SIGBUS handler, because other threads need theirs for mapped files (base/file_reading.h).
+/// A scope at the end of which SIGBUS has its old handler again: LLVM sets its own, but mapped files need the old one
+/// (base/file_reading.h).
 class KeepBusHandler {
  public:
   KeepBusHandler() { ::sigaction(SIGBUS, nullptr, &action_); }
@@ -52,7 +53,7 @@ class KeepBusHandler {
   struct sigaction action_{};
 };
 
-/// Installs LLVM's crash handlers, which are process-wide, only while something compiles.
+/// A scope in which LLVM's crash handlers are installed. They are process-wide, so they exist only during compilations.
 class CrashHandlers {
  public:
   CrashHandlers() {

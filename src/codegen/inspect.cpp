@@ -34,7 +34,7 @@ llvm::MemoryBufferRef buffer_of(std::span<const std::byte> object) {
   return {llvm::StringRef(reinterpret_cast<const char*>(object.data()), object.size()), "object"};
 }
 
-/// Opens a 64-bit little-endian ELF file; null for other bytes.
+/// Returns a reader of a 64-bit little-endian ELF file; null for other bytes.
 std::unique_ptr<Elf> open(std::span<const std::byte> object) {
   auto opened = llvm::object::ObjectFile::createELFObjectFile(buffer_of(object));
   if (!opened) {
@@ -165,8 +165,8 @@ std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, 
 
 std::string label_at(uint64_t address) { return cat("L", address); }
 
-/// Gives each branch target a label. Only for AMD, because its branches show offsets in 4-byte words from the next
-/// instruction.
+/// Adds a label for each branch target. Needed for AMD only: LLVM prints the targets of its branches as offsets in
+/// 4-byte words from the next instruction.
 void label_branches(const Machine& machine, uint64_t start, llvm::StringRef code, Labels& labels) {
   for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {
     auto target = instruction ? branch_target(machine, at, length, *instruction) : std::nullopt;

@@ -58,8 +58,8 @@ bool MemoryFile::write(std::span<const std::byte> data) {
   return fd_ >= 0;
 }
 
-/// Collects the output of lld by a pipe and a thread that reads it. (To a regular file, lld would write through a
-/// temporary file.)
+/// A pipe for the output of lld, with a thread that reads it. (To a regular file, lld would write through a temporary
+/// file.)
 class OutputPipe {
  public:
   OutputPipe() {
@@ -201,5 +201,5 @@ CodegenResult join_ptx(std::span<const std::span<const std::byte>> modules) {
 
 }  // namespace weft::codegen
 
-/// Defines a function of libc that LLVM calls to name temporary files: glibc 2.35 (Ubuntu 22.04) lacks it.
+/// The libc function arc4random, which LLVM calls to name temporary files and which glibc 2.35 (Ubuntu 22.04) lacks.
 extern "C" uint32_t arc4random() noexcept { return std::random_device()(); }

@@ -6,7 +6,7 @@
 #include "frontends/onnx/import/import.h"
 
 /// Models in which a size determines the rank of a value (Squeeze without axes, an If with branches of different rank).
-/// Weft compiles a program for each set of such decisions, at the first run that needs the program, and keeps it.
+/// A program is valid for one outcome of each SizeDecision; for other outcomes, a run compiles the model again.
 namespace weft {
 
 /// Returns an executable that runs `first`, the program for `decisions`. For sizes that lead to other decisions, the

@@ -90,7 +90,7 @@ static Place find_one(const CompileOptions& options) {
   throw Error({.kind = ErrorKind::usage, .code = "E502", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// Throws unless the devices that compute a model together have equal chips, are present and occur only once (GPUs).
+/// Throws unless all devices of a split model are present CPUs or GPUs with equal chips, each GPU named only once.
 static void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];

@@ -38,7 +38,6 @@ std::vector<std::string> device_names(const CompileOptions& options);
 std::vector<Place> find_places(const CompileOptions& options);
 /// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
-/// Returns the place of this machine's processor.
 Place cpu_place(const CompileOptions& options);
 
 /// Returns the names of the tested chips for "amd:all", "nvidia:all" and "cpu:all", else a list with only `name`.

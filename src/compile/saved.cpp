@@ -56,7 +56,8 @@ std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips)
   return best;
 }
 
-/// Finds the device. `auto` takes the CPU if the file has code for it but not for the GPU, to avoid a compilation.
+/// Returns the device for a saved program; throws E172 for the reference. `auto` takes the CPU if the file has code for
+/// the CPU but not for the GPU, to avoid a compilation.
 Place place_for(const std::vector<Chip>& chips, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) {

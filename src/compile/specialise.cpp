@@ -23,8 +23,8 @@ namespace {
 constexpr size_t max_programs = 32;         // kept for each model
 constexpr size_t max_program_contexts = 4;  // kept in each context; each has its own working memory
 
-/// Values to try for all elements of a static input after the usual ones: 0, 1, 2 ... by index, or 1 for the steps of a
-/// Slice.
+/// The value of all elements of a static input in guesses 1 to 5. In guess 0 the elements are 0, 1, 2 ..., or 1 for the
+/// steps of a Slice.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // sizes to try for symbolic axes
 
@@ -120,7 +120,8 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// If an If has a static condition, tries all guesses, so that both branches are imported: each may need other inputs.
+/// Tries guesses until the model can be imported with one. If the condition of an If is static, tries all guesses, so
+/// that both branches are imported: each branch may make other inputs static.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {

@@ -34,7 +34,7 @@ class StaticModel {
   /// Returns the program for the given values of the static inputs, in the order of these inputs.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
-  /// Returns the program for the most likely values that compile; null if none do.
+  /// Returns the program for the most likely values with which the model can be imported; null if there are none.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
   /// True if every import error found so far may not occur with other values of the static inputs.
   bool may_wait() const { return may_wait_; }
@@ -52,7 +52,7 @@ class StaticModel {
   std::vector<StaticInput> statics_ = {};
   std::map<std::string, std::string> metadata_ = {};
   bool may_wait_ = true;
-  size_t found_ = 0;  // number of operands found so far that need static inputs
+  size_t found_ = 0;  // how often `add` has added or changed a static input
 };
 
 /// A model that was read but is not yet compiled.
@@ -69,7 +69,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 /// Reads a model from a file or from memory (external data from `folder`), or the program in a saved program.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options);
-/// Compiles an imported model. Throws E502 for options about reading the model.
+/// Compiles an imported model. Throws E502 if the options choose sizes or constants.
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
 /// Makes an executable that runs a static model on the device of the options. `is_whole`: the options also determine

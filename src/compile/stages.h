@@ -39,7 +39,8 @@ std::filesystem::path model_file(const std::filesystem::path& path);
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
-/// Translates a program of torch.export. Throws E310 for requested sizes, values and inputs that it does not have.
+/// Translates a program of torch.export. Throws E310 for requests about inputs that it does not have, and for sizes or
+/// values that do not fit an input.
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 
@@ -71,8 +72,8 @@ void run_chip_passes(Program& program, const PassContext& context, const Compile
 /// Returns a program after the shared passes as text and large constants, from which it is compiled for each chip.
 std::shared_ptr<const ProgramSource> source_of(const Program& program, const CompileOptions& options);
 
-/// Lowers a program (after the shared passes) to kernel calls for one chip. `options.choose`, or else the cost model,
-/// chooses kernels; `asked` gives the precision.
+/// Runs the chip's passes on a program (after the shared passes) and lowers it to kernel calls. `options.choose`, or
+/// else the cost model, chooses kernels; `asked` gives the precision, keep_f32 and the donations.
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The greatest number of candidates that are tried for a decision, best estimates first.
+/// The greatest number of candidates that are tried for a decision, in the order of Tuner::rank.
 constexpr size_t max_candidates = 12;
 
 double median(std::vector<double> values) {

@@ -23,8 +23,8 @@ struct TuneReport {
   std::vector<Tuning> tunings;  ///< all known measurements of the program's problems, older ones included
   std::vector<TunedProblem> problems;
   int rounds = 0;
-  bool is_complete = false;        ///< every candidate worth trying was measured
-  std::vector<std::string> notes;  ///< candidates that could not be measured, with the reason
+  bool is_complete = false;        ///< the time was long enough for all rounds
+  std::vector<std::string> notes;  ///< rounds that failed, with the reason
 };
 
 /// Measures for at most `options.tune` seconds (but always the first round) and stores the times in the default store,

@@ -36,7 +36,8 @@ struct Pieces {
   }
 };
 
-/// Copies `size` rows of `width` elements, from row `from_row` of `from_rows` to row `to_row` of `to_rows`, per piece.
+/// In each of `outer` pieces, copies `size` rows of `width` elements: from row `from_row` of `from_rows` to row
+/// `to_row` of `to_rows`.
 template <class T>
 void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_t to_rows, int64_t to_row, int64_t size,
                int64_t outer, int64_t width) {
@@ -79,7 +80,7 @@ class Assembly {
   std::vector<std::string> strings_;
 };
 
-constexpr int64_t max_parts = int64_t{1} << 24;  // needed if another axis has size 0: the parts then take no memory
+constexpr int64_t max_parts = int64_t{1} << 24;  // also bounds parts without elements, which take no memory
 
 /// Returns the lengths of the parts into which `size` rows are split. Operand 1 is the length of all parts but the
 /// last, or the list of all lengths; without operand 1, each length is 1.

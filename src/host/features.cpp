@@ -40,7 +40,7 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
   return all;
 }
 
-// --- runs of tokens --------------------------------------------------------------------------------------------------
+// --- n-grams ---------------------------------------------------------------------------------------------------------
 
 struct Padding {
   int64_t most;      ///< most padding tokens at each end of a row; -1: one less than the length of an n-gram
@@ -73,7 +73,7 @@ void add_runs(const Padding& p, std::span<const std::string> row, std::span<cons
   out.push_back(joined(p, row, 0, std::ssize(row) + 2 * pad, pad));
 }
 
-// --- buckets ---------------------------------------------------------------------------------------------------------
+// --- hashes ----------------------------------------------------------------------------------------------------------
 
 /// FarmHash's 64-bit fingerprint (G. Pike, https://github.com/google/farmhash, MIT), which TensorFlow uses.
 class Fingerprint {

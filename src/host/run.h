@@ -11,7 +11,6 @@ namespace weft {
 /// Returns the kinds of a function's operands, one letter each: c a container, t a tensor of strings, n a tensor of
 /// numbers, x any tensor, v anything. Operands after ? are optional; * repeats the operand before it.
 std::string_view operands_of(HostFn fn);
-/// True if the function takes this many operands.
 bool takes_operands(HostFn fn, size_t count);
 
 /// Runs the call; all targets use this function. Throws E301 for an item that does not exist, E303 for a string that is

@@ -99,7 +99,7 @@ using VisitSymbol = std::function<void(const Symbol&)>;
 /// Calls `visit` for each symbol in the operator's fields, the result types and the bodies, at each occurrence.
 void visit_symbols(const Instruction& instruction, const VisitSymbol& visit);
 
-/// The places where the guards are checked: on entry to a module, or after the instruction that sets the last symbol.
+/// The places where guards are checked: on entry to a module, or after the instruction that sets a guard's last symbol.
 class GuardPlaces {
  public:
   explicit GuardPlaces(const Program& program);

@@ -15,7 +15,7 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-/// A tensor known while compiling. The data of a large constant stays in the mapped model file.
+/// A tensor known while compiling. The data of a large constant may stay in the mapped model file.
 struct Constant {
   static constexpr std::string_view name = "constant";
   Tensor tensor;
@@ -25,8 +25,8 @@ struct Constant {
   bool operator==(const Constant&) const = default;
 };
 
-/// Size expressions as data: dims -> i64[rank], for models that compute with shapes. Known while compiling; see
-/// known_contents in ops/build.h.
+/// The size expressions `dims` as an i64 vector, for models that compute with shapes. The expressions are known while
+/// compiling (known_contents in ops/build.h).
 struct Sizes {
   static constexpr std::string_view name = "sizes";
   Dims dims;

@@ -183,7 +183,7 @@ void Module::erase(Instruction& instruction) {
   unlink(instruction);
 }
 
-/// Removes each of `setters` if its results are unread and its symbols occur in no size.
+/// Removes each of `setters` (instructions without readers) if the symbols that it sets occur in no size.
 void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
   std::set<std::string> used;
   auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };
@@ -206,7 +206,7 @@ size_t Module::remove_dead() {
   std::vector<bool> needed(id_limit());
   for (const Result& result : results_) needed[result.value.def->id] = true;
   size_t before = size_;
-  std::vector<Instruction*> setters;  // instructions without readers, in reverse order
+  std::vector<Instruction*> setters;  // instructions that set symbols and have no readers, the last first
   for (Instruction* at = last_; at;) {
     Instruction* previous = at->previous;
     bool keep = needed[at->id] || !at->users.empty() || at->is<Parameter>() || at->op.info().has_side_effects;

@@ -14,7 +14,7 @@
 ///     Program program;
 ///     Module& main = program.main();
 ///     Value x = main.parameter("x", {DType::f32, {batch, 64}});
-///     Value y = main.append(Softmax{.axis = -1}, {x});     // shapes are inferred, sources inherited
+///     Value y = main.append(Softmax{.axis = 1}, {x});      // shapes are inferred, sources inherited
 ///     main.set_results({{"y", y}});
 ///
 /// A program holds modules: main and the bodies of control flow. A module is an ordered list of instructions, each
@@ -136,10 +136,10 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes instructions with unread results and unused symbols, but no parameters or side effects; returns how many.
+  /// Removes instructions with unread results and unused symbols, except parameters and instructions with side effects;
+  /// returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
-  /// Moves `instruction` to directly before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
   /// Returns the instruction before which append inserts new ones; null: append at the end.
@@ -232,7 +232,7 @@ class Program {
   void forget_since(Mark mark);
 
   std::string name;                             ///< model name for messages
-  std::map<std::string, Tensor> defaults;       ///< default values of main's parameters, which are not constants
+  std::map<std::string, Tensor> defaults;       ///< default values of main's parameters; a run may override them
   std::map<std::string, std::string> metadata;  ///< of the model
 
  private:

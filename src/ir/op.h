@@ -18,7 +18,7 @@
 ///
 ///     struct Softmax {
 ///       static constexpr std::string_view name = "softmax";
-///       int64_t axis = -1;
+///       int64_t axis = 0;
 ///       static auto fields() { return std::tuple{Field{"axis", &Softmax::axis}}; }
 ///       Types infer(Operands in) const;                          // the shape rule
 ///       std::vector<Wide> evaluate(std::span<const Wide> in) const;  // the reference implementation
@@ -64,7 +64,8 @@ struct OpInfo {
   std::string_view name;
   /// Returns result types for operand types; throws an Error (still without the node) if the operands do not fit.
   Types (*infer)(const Op&, Operands);
-  /// Computes the results in wide types (reference). Null for control flow, parameters and collectives.
+  /// Computes the results in wide types, for the reference. Null for operators that it handles elsewhere or refuses:
+  /// control flow, parameters, custom operators, collectives.
   std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
   std::vector<Attribute> (*print)(const Op&, const PrintContext&);
   Op (*parse)(std::span<const Attribute>, const ParseContext&);
@@ -109,7 +110,7 @@ const T* Op::as() const {
 
 /// Returns the operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
 std::string_view display_name(const Op& op);
-/// Returns the operator with its fields: "softmax {axis=-1}".
+/// Returns the operator with its fields: "softmax {axis=1}".
 std::string to_string(const Op& op);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Overloads for each type of field that print and parse fields of operators, and replace the symbols in them.
+/// Functions that print and parse fields of operators and replace symbols in them, with an overload for each type.
 #include <concepts>
 #include <type_traits>
 

@@ -209,7 +209,7 @@ class Cursor {
   size_t number_;
 };
 
-/// Parses `{name=value, ...}`; the attributes point into the line's text.
+/// Parses `{name=value, ...}`; the attributes' names point into the line's text.
 std::vector<Attribute> parse_attributes(Cursor& cursor) {
   std::vector<Attribute> attributes;
   if (!cursor.take("{")) return attributes;

@@ -26,12 +26,12 @@ std::string print(const Program& program, const PrintContext& context = {});
 /// Prints one instruction; operands are named by their ids.
 std::string print(const Instruction& instruction);
 
-/// An operator in text form, "softmax {axis=-1}"; the names point into `text`. Throws E191 if malformed.
+/// An operator in text form, "softmax {axis=1}"; the names point into the text.
 struct OpText {
   std::string_view name;
   std::vector<Attribute> attributes;
 };
-OpText parse_op_text(std::string_view text);
+OpText parse_op_text(std::string_view text);  ///< throws E191 if malformed
 
 using OpFactory = std::function<Op(std::string_view name, std::span<const Attribute>, const ParseContext&)>;
 

@@ -7,9 +7,9 @@
 
 namespace weft {
 
-/// Returns the code generator. The first call opens its library, which takes about 30 ms because it loads LLVM. Opens
-/// WEFT_CODEGEN if set. Otherwise searches the folders of libweft.so (or what else has this code) and of the
-/// executable, and "lib" and "../lib" from there. If none can be opened, throws E205 with all paths tried.
+/// Returns the code generator. The first call opens its library, which takes about 30 ms because it loads LLVM. The
+/// path is WEFT_CODEGEN if set. Otherwise the folders of libweft.so (or the binary with this code) and of the
+/// executable are searched, and "lib" and "../lib" in them. Throws E205 with all paths if there is no library.
 Codegen& codegen();
 
 /// True once `codegen()` has opened the library.

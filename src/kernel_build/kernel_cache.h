@@ -49,7 +49,7 @@ class KernelCache {
   /// Removes every entry; returns how many.
   int64_t clear();
   /// If the limit is exceeded, removes the least recently used entries until at most 3/4 of it is used. `put` calls
-  /// this at most once an hour among all processes, and whenever it has written 1/16 of the limit.
+  /// this if no process did for an hour, or if this process has written 1/16 of the limit since the last call.
   void prune();
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -36,7 +36,7 @@ struct PackFrame {
 /// A frame that asks for more memory counts as damaged.
 inline constexpr uint64_t largest_frame = 64 << 20;
 
-/// Where an entry of a pack lies.
+/// The position of an entry in a pack.
 struct PackPlace {
   Hash128 key;
   uint64_t frame;         // its offset in the file
@@ -44,8 +44,8 @@ struct PackPlace {
 };
 
 /// A file with compiled kernels of common networks, next to the code generator that compiled them (tools/pack.cpp). It
-/// is read like the kernel cache, so that a first run need not compile these kernels. The code generator unpacks a frame
-/// when an entry of it is first asked for, and the last one stays in memory. Thread-safe.
+/// is read like the kernel cache, so that a first run need not compile these kernels. The code generator unpacks a
+/// frame when one of its entries is requested; the frame unpacked last stays in memory. Thread-safe.
 class KernelPack {
  public:
   /// Opens a pack. A missing file is an empty pack; so is a damaged one or one of another `compiler`, see problem().

@@ -150,7 +150,7 @@ std::vector<Tuning> rows(const Database& database, const Database::Statement& st
 
 constexpr const char* columns = "SELECT chip, library, problem, candidate, nanoseconds FROM tunings ";
 
-using Times = std::map<std::string, double>;  // candidate -> seconds
+using Times = std::map<std::string, double>;  // candidate -> nanoseconds
 
 Choice fastest(const Decision& decision, const Times& times) {
   constexpr double worth_changing = 0.97;

@@ -34,7 +34,7 @@ class TuningStore {
  public:
   /// Creates the file at the first put, in a folder accessible to this user only.
   explicit TuningStore(std::filesystem::path file) : file_(std::move(file)) {}
-  /// Returns WEFT_TUNINGS, or "tunings.db" next to the kernel cache; empty if neither is set.
+  /// Returns WEFT_TUNINGS, or else "tunings.db" in cache_folder(); empty if there is no such folder.
   static std::filesystem::path default_file();
   const std::filesystem::path& file() const { return file_; }
 

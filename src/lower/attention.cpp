@@ -61,8 +61,8 @@ void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, 
   kernel.line("    },");
 }
 
-/// Emits the body of the score lambda for `W` keys from `key` on: scale (unless the kernel applies it), soft cap, mask.
-/// `load` is the function that reads the mask as one vector.
+/// Emits the score lambda for `W` keys from `key` on: multiplies by the scale if `scale`, then applies soft cap and
+/// mask. `load` is the function that reads the mask as one vector.
 void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bool scale, const std::string& load) {
   kernel.line(
       "    [&]([[maybe_unused]] i64 batch, [[maybe_unused]] i64 head, [[maybe_unused]] i64 query, [[maybe_unused]] i64 "
@@ -89,7 +89,8 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block, and those of its variants.
+/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block; then those of the kernels
+/// attention_groups (group_attention) and attention_few (few_attention).
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per compute unit
@@ -110,7 +111,7 @@ struct GpuAttention {
   }
 };
 
-/// True if rows start on multiples of 16 bytes and have whole 16-byte vectors, as asynchronous copies require.
+/// True if rows start at multiples of 8 elements and have whole groups of 8, so that 16-byte copies are aligned.
 bool has_whole_rows(const View& view) {
   bool whole = view.dims[3].is_multiple_of(8) && view.offset.is_multiple_of(8);
   for (size_t axis = 0; axis < 3; ++axis) whole &= view.strides[axis].is_multiple_of(8);
@@ -128,8 +129,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// Returns the kernel for few query rows per key head, as in text generation; nothing if there are more rows than the
-/// chip's registers hold (GpuModel::short_rows, wide_rows).
+/// Returns the kernel for few query rows per key head, as in text generation. Returns nothing if there are more rows
+/// than the chip's registers hold (GpuModel::short_rows, wide_rows), or for symbolic, wide or unaligned rows.
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : lowering.gpu().wide_rows;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -145,8 +146,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys unless that leaves compute
-/// units idle or more rows empty; if there are few blocks, the keys are split among more blocks.
+/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys, unless that leaves compute
+/// units idle or adds over a seventh of empty rows. If there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -157,7 +158,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
     return typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, tasks::attention_group_rows * groups));
   };
   bool is_short = widest.value() <= 64,
-       has_empty_rows = 7 * 2 * blocks(2) > 8 * blocks(1);  // two groups would have over a seventh more rows
+       has_empty_rows = 7 * 2 * blocks(2) > 8 * blocks(1);  // blocks of two groups have over a seventh more rows
   GpuAttention a{.d = is_short ? 64 : 128, .groups = has_empty_rows || blocks(2) < lowering.compute_units() ? 1 : 2};
   a.waves = 4 * (a.groups + 1);
   a.occupancy = a.groups == 1 && is_short ? 2 : 1;
@@ -165,7 +166,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// Chooses few_attention, group_attention, or the largest tile that fits queries, keys, values and scores into memory.
+/// Chooses few_attention, group_attention, or the largest tile that fits (with its scores) into shared memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
@@ -241,7 +242,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows, op.causal)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // Without soft cap, mask and sinks, the kernel of warp groups multiplies by the scale inside the exponential.
+  // Without soft cap, mask and sinks, the kernel of warp groups multiplies by a positive scale inside the exponential.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

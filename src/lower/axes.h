@@ -33,7 +33,7 @@ struct Outputs {
 };
 Outputs split_outputs(const Region& region);
 
-/// True if lanes along the last coordinate are neighbours in every view that the kernel reads or writes.
+/// True if lanes along the last coordinate are neighbours in every view that the kernel (FusedBody::plan) accesses.
 bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
           const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
 

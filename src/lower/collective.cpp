@@ -44,7 +44,8 @@ PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& f
 /// Returns a region's elementwise instructions that run first: the anchor's prologue, or all if it has no anchor.
 std::vector<Instruction*>& front_of(Region& region) { return region.anchor ? region.prologue : region.epilogue; }
 
-/// True if the sum is small, and all its readers are among `readers` and have its sizes.
+/// True if `sum` is small, has a type with kernels, is read only by `readers` (all of the same sizes), and has the
+/// sizes of these readers.
 bool feeds_only_readers(const Region& sum, const std::vector<Instruction*>& readers) {
   Value value{sum.anchor, 0};
   auto is_inside = [&](Instruction* user) { return std::ranges::find(readers, user) != readers.end(); };

@@ -33,7 +33,8 @@ void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims
   }
 }
 
-/// Returns the views of a body's operands. Operands without such a view are copied here, before the body begins.
+/// Returns the views of a body's operands; operands that need a copy are copied here, before the body begins. Also
+/// records which of the body's parameters are known at load time.
 std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
   std::vector<View> views;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -65,7 +66,7 @@ void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const 
   if (!swaps.empty()) lowering.add_control({.action = SwapStep{}, .buffers = swaps, .reason = "results of the branch"});
 }
 
-/// Lowers one loop. Holds the buffers of carried values, before and after a trip, and of stacked rows (scan outputs).
+/// The lowering of one loop: buffers of carried values, before and after a trip, and of stacked rows (scan outputs).
 class LoopLowering {
  public:
   LoopLowering(Lowering& lowering, Instruction& i)

@@ -76,10 +76,10 @@ bool reads_pixels(const Window& w, const Mac& mac, const View& x) {
          x.offset.is_multiple_of(mac.group);
 }
 
-/// Returns the stride between taps of the weights, if one stride serves all kernel axes.
+/// Returns the distance in elements between neighbouring taps, if it is the same for all taps.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// True for images whose windows reach few pixels beyond the end of a line, and few lines beyond the end of a block.
+/// True for two-dimensional windows that span at most five pixels along each axis, dilation included.
 bool has_short_reach(const Window& w) {
   bool is_short = w.in.size() == 2;
   for (size_t i = 0; i < w.kernel.size(); ++i) is_short &= ((w.kernel[i] - Dim(1)) * w.dilation[i]).upper_bound() <= 4;
@@ -89,8 +89,8 @@ bool has_short_reach(const Window& w) {
 /// True if the channels fill whole tiles of AMX.
 bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
 
-/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of few
-/// channels, as a padded copy, or with a conversion.
+/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place ("Direct"), as copied lines
+/// ("Lines"), as im2col of few channels ("Im2col"), as a padded copy ("Padded"), or with a conversion ("Filled").
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -101,8 +101,8 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   if (!reads_pixels(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
   // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of it idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
-  // Im2col makes each sum one run. Short sums then go from registers to the epilogue, which is faster (measured with
-  // AVX2) if the columns fill panels.
+  // With im2col, each sum runs over contiguous elements. Short sums then go from registers to the epilogue, which is
+  // faster (measured with AVX2) if the columns fill panels.
   if (im2col && mac.tile.lanes == 8 && w.channels_out.lower_bound() >= mac.tile.nr() && mac.is_short(patch, epilogue))
     return "Im2col";
   if (lines) return "Lines";
@@ -111,7 +111,7 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   return mac.tile.amx && !w.transposed && has_runs && has_short_reach(w) ? "Padded" : "Direct";
 }
 
-/// Strides of weights [out, in / g, k...] or [in, out / g, k...], in the order (group, output, input, taps...).
+/// Strides of weights [out, in / groups, taps...] or (transposed) [in, out / groups, taps...].
 struct WeightStrides {
   Dim group, out, in;
   Dims taps;
@@ -136,7 +136,7 @@ View weights_in_order(Lowering& lowering, const Window& w, Value value, std::str
   return lowering.copy_of(to, value, why);
 }
 
-/// The weights in one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
+/// The weights that form one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
 enum class Run { tap, line, window };
 
 /// Makes the taps of a run and their channels one axis k, in the window and in the weights. Run::line is for
@@ -156,7 +156,7 @@ View weights_by_runs(Lowering& lowering, Window& w, Value value, Run run) {
   return weights;
 }
 
-/// Packs the weights with one tap for each run, or for Winograd with one for each position of the transformed tile.
+/// Packs the weights; each run counts as a tap. For Winograd, packs them for each position of the transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
                     Run run = Run::tap) {
   View from = run == Run::tap ? lowering.view_of(value) : weights_by_runs(lowering, w, value, run);
@@ -196,7 +196,7 @@ std::optional<DType> depthwise_sum(const Instruction& i) {
   return has_short_product(i) ? std::optional(DType::i32) : std::nullopt;
 }
 
-/// True if kernels/conv_few.h beats a matrix product, which would compute columns that few channels leave unused.
+/// True if there are so few output channels that kernels/conv_few.h beats a matrix product with mostly unused columns.
 bool has_few_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
   constexpr int64_t least_summed = 64;
   int lanes = lowering.tile().lanes;
@@ -248,7 +248,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles of a depthwise convolution as shared parts: for any kernel, and for the known widths and strides.
+/// Declares the tiles of a depthwise convolution as shared parts: those for any window, and with one output channel per
+/// group also those for the widths and strides in tasks::depthwise_forms.
 void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
   kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
                                   kernel_type(x), ", ", kernel_type(weights), ">"));
@@ -259,12 +260,13 @@ void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum
   }
 }
 
-/// The lanes and neighbouring pixels that one GPU thread computes (kernels/depthwise.h: depthwise_line).
+/// Channels (`lanes`) and neighbouring `pixels` of a GPU thread, kernel width and stride (kernels/depthwise.h).
 struct DepthwiseLine {
   int lanes, taps, step, pixels;
 };
 
-/// Chooses the most pixels per thread that still leave enough threads; needs a known width, whole vectors of channels.
+/// Chooses the most pixels per thread that still leave enough threads. Returns nothing unless the kernel's width is 3,
+/// 5 or 7, its stride 1 or 2, and the channels are whole vectors.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
@@ -364,7 +366,7 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-/// Sets the tasks of conv_padded (blocks depend on all sizes), or those of `conv` in its other modes.
+/// Sets the number of tasks and the scratch memory of conv_padded, or of `conv` in its other modes.
 void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
   if (mode == "Padded") {
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
@@ -396,7 +398,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, Ma
     mac.tile = tasks::amx_narrow_tile;
     mac.tile_name = "tasks::amx_narrow_tile";
   }
-  // If the channels fill tiles of AMX, no zeros are needed, so each tap can be a run.
+  // If the channels fill tiles of AMX, they need no padding with zeros, so each tap can be a run.
   Run run = mode == "Im2col" ? Run::window : padded && !fills_units(w, mac) ? Run::line : Run::tap;
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, run);
   KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");

@@ -40,7 +40,7 @@ bool is_known(Value value) {
   return value.def->is<Constant>();
 }
 
-/// Decides which instructions of a module run on the CPU, and reorders all instructions.
+/// The decision which instructions of a module run on the CPU; `run` also reorders all instructions.
 class Placement {
  public:
   explicit Placement(Module& module) : module_(module), on_cpu_(module.id_limit()), needs_(module.id_limit()) {}
@@ -116,7 +116,7 @@ class Placement {
   std::vector<Group> needs_;  // the instructions that each instruction depends on
 };
 
-/// Makes a program from a group and replaces the group by a cpu_part.
+/// A writer that makes a program from a group and replaces the group by a cpu_part.
 class PartWriter {
  public:
   PartWriter(Module& module, const Group& group)

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// Declares an attribute, "alpha=0.5", as a constant in the kernel: numbers, lists of numbers, strings.
+/// Returns C++ that declares an attribute such as "alpha=0.5" as a constant: a number, a list of numbers or a string.
 std::string declaration(const std::string& attribute) {
   size_t equals = attribute.find('=');
   std::string name = attribute.substr(0, equals), value = attribute.substr(equals + 1);
@@ -44,7 +44,8 @@ Arguments arguments(Lowering& lowering, const Region& region, KernelBuilder& ker
   return arguments;
 }
 
-/// Emits loads of all operands, conversion to their compute types, the call, and conversion back, for one vector.
+/// Emits the loop over vectors: loads the operands, converts them to their compute types, calls the operator's
+/// function, and converts and stores the result.
 void emit_pointwise(Lowering& lowering, const Region& region, KernelBuilder& kernel, const Custom& op) {
   const Instruction& i = *region.anchor;
   if (i.types.size() != 1) internal_error(cat(op.op, " is pointwise and has ", i.types.size(), " results"));

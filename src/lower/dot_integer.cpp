@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Lowers a product of any two integer types. It sums in the result's type, which equals wrapping a wider sum.
+/// Lowers a product of any two integer types. Sums wrap around in the result's type, as if a wider sum was truncated.
 void lower_integer_dot(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   bool has_tile =

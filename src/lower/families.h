@@ -9,8 +9,8 @@ namespace weft {
 
 class Lowering;
 
-/// How a family's kernels handle f32 values that are stored in 16 bits (LowerOptions::storage). `never`: operands are
-/// first copied to f32, and results are stored in f32.
+/// Which f32 values may be stored in 16 bits (LowerOptions::storage) for a family's kernels: none, operands, or
+/// operands and results. Other operands are first copied to f32, and other results are stored in f32.
 enum class Narrow : uint8_t { never, read, read_and_written };
 
 struct Family {
@@ -20,7 +20,7 @@ struct Family {
   bool takes_prologue = false;    ///< its kernels can apply elementwise instructions to their first operand
   bool takes_epilogue = false;    ///< its kernels can apply elementwise instructions to their result
   bool places = false;            ///< its kernels can store with any strides, as into a part of a concatenation
-  bool takes_packed = false;      ///< its kernel reads operands with several elements per byte
+  bool takes_packed = false;      ///< its operands may have types of fewer than 8 bits (is_packed_type)
   bool takes_containers = false;  ///< its operands may be containers (sequences, optionals, maps)
   std::string (*why_not)(const Instruction&) = nullptr;  ///< returns why no kernel computes it; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU has a kernel for it

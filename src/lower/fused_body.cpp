@@ -55,12 +55,13 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
 
 static bool is_guessed(const Instruction& i) { return i.is<Nearest>() && i.inputs.size() > 3; }
 
-/// True if a Nearest rounds numbers below 2^31, none of them NaN.
+/// True if a Nearest rounds f64 numbers of magnitude below 2^31, none of them NaN.
 static bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
-/// Returns u8 or i8 if a Nearest clamps to that range and its result has that type, perhaps after a conversion.
+/// Returns u8 or i8 if a Nearest of small numbers clamps to that range and its result has that type, perhaps after a
+/// conversion.
 static std::optional<DType> whole_bytes(const Instruction& nearest) {
   const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : nearest.as<Nearest>()->to;
@@ -99,7 +100,7 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
            std::ranges::find(instructions_, value.def) != instructions_.end();
   };
   for (const Instruction* i : instructions_) {
-    // The limits of a Nearest are loaded where that costs nothing, so that layers with different limits share a kernel.
+    // With loads_early, the limits of a Nearest are loaded, so that layers with different limits share a kernel.
     bool is_literal = !i->is<Nearest>() || !iteration_.loads_early;
     for (const Value& input : operands(*i)) {
       if (!is_inside(input) && !(is_literal && literal_of(input))) add_access(loads_, input, load_view_);

@@ -22,13 +22,13 @@ struct Iteration {
   std::string after_loads = {};          ///< a line that comes after all loads and before the arithmetic
 };
 
-/// Writes the elementwise part of a region as C++ for `W` lanes along the last axis: loads of values from other
+/// A writer of the elementwise part of a region as C++ for `W` lanes along the last axis: loads of values from other
 /// regions, one statement per instruction, and stores of the outputs.
 ///
 ///     FusedBody body(kernel, iteration, view_of, store_view_of);
-///     body.plan(instructions, outputs);          // decides which views are touched, merges axes
+///     body.plan(instructions, outputs, {anchor_value});  // decides which views are accessed, merges axes
 ///     body.define(anchor_value, "v", DType::f32);
-///     body.emit();                               // lines of the store lambda
+///     body.emit();                                       // lines of the store lambda
 class FusedBody {
  public:
   using ViewOf = std::function<View(Value)>;

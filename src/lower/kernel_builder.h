@@ -19,7 +19,7 @@ DType compute_type(DType type);
 /// Returns C++ text that converts the elements loaded by the expression `text` from type `from` to type `to`.
 std::string converted(const std::string& text, DType from, DType to);
 
-/// True for types with several elements per byte. Inputs and constants of these types are unpacked before use.
+/// True for types with several elements per byte. All operands of these types but a BlockDot's weights are unpacked.
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
 /// A plan under construction, with tables that find equal kernels and sizes.
@@ -40,10 +40,10 @@ struct PlanDraft : Plan {
   std::unordered_map<std::string, std::vector<SizeId>> size_ids_;  // key: the size as text
 };
 
-/// Writes the source of one kernel and collects its launch arguments. Buffers and sizes are numbered in order of first
-/// use, so equal work has equal text whatever the sizes. Two different sizes with equal values (such as equal numbers
-/// of input and output channels) still get two numbers; otherwise layers in which they are equal would need a kernel
-/// apart from other layers.
+/// A writer of the source of one kernel, which also collects the launch arguments. Buffers are numbered in order of
+/// first use and sizes in order of use, so equal work has equal text whatever the sizes. Equal sizes (such as equal
+/// numbers of input and output channels) get a number each; otherwise layers with equal numbers would need a kernel of
+/// their own.
 ///
 ///     KernelBuilder k("pointwise.h");
 ///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);

@@ -20,9 +20,9 @@ struct LowerOptions {
 /// runtime places the memory. Throws E402 naming every instruction without a kernel on this target.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
-/// A value or operator that has no kernel on any chip.
+/// An instruction that has no kernel on any chip.
 struct Unsupported {
-  std::string what;    ///< "sort", "output 'y'"
+  std::string what;    ///< the operator's name: "sort"
   std::string source;  ///< the node of the model that it came from
   std::string node;    ///< the node of the main graph: the If or loop around `source`, else `source`
   std::string why;

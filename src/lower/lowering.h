@@ -31,7 +31,7 @@ struct LoweredProgram {
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
   std::unordered_map<const Instruction*, View> stored = {};                  ///< views of constants in stored form
   std::unordered_map<const Instruction*, std::vector<BufferId>> slots = {};  ///< each result's output buffer, if any
-  /// load step's kernel, operands, sizes -> its buffer
+  /// The buffers that load steps fill, by the step's kernel, operands and sizes.
   std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
   std::set<BufferId> written = {};                    ///< output buffers already written
   std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; those without a value so far
@@ -40,8 +40,8 @@ struct LoweredProgram {
   int depth = 0;          ///< number of bodies around the current module
 };
 
-/// Lowers one region. The kernel families (matmul.cpp, convolution.cpp ...) ask this class for views of operands and
-/// for buffers of results, and append their steps to the plan through it.
+/// The lowering of one region. The kernel families (matmul.cpp, convolution.cpp ...) get views of operands and buffers
+/// of results from this class, and append their steps to the plan through it.
 class Lowering {
  public:
   /// Makes a lowering outside any region, for the program's parameters and results.
@@ -56,7 +56,7 @@ class Lowering {
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   int compute_units() const;
-  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, those of a load of 16 bytes.
+  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, as many as 16 bytes hold (2 to 8).
   int lanes_for(int widest_bits) const;
   /// Sets the launch of a kernel that calls `pointwise<lanes>` over rows x cols.
   void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;
@@ -88,9 +88,9 @@ class Lowering {
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// Returns the type to which a GPU converts both operands of a dot or convolution before it multiplies them.
   DType product_type(const Instruction& instruction) const;
-  /// Makes a buffer for a value that the current region computes, and returns its view.
+  /// Returns the view for a result of the current region: in an output buffer, a concatenation or a new buffer.
   View new_result(Value value);
-  /// Makes such a buffer with axes in the order `stored` (outermost first); outputs of the program ignore the order.
+  /// Does the same; a new buffer has its axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   /// Copies elements of `value` from one view to another.
@@ -130,12 +130,12 @@ class Lowering {
   StepId add_control(PlanStep step);
   /// Makes this branch or jump continue at the next step that is added.
   void end_jump(StepId step) { *all_.plan.steps[step].target() = next_step(); }
-  /// Returns a view of a whole buffer, with elements in row-major order; for a container, its place (no memory).
+  /// Returns a view of a whole buffer, with elements in row-major order; for a container, of a buffer without memory.
   View whole_view_of(Value value);
   StepId next_step() const { return all_.plan.steps.end_id(); }
-  /// Makes a working buffer for a tensor, or a place for a container.
+  /// Makes a working buffer for a tensor, or a buffer without memory that stands for a container.
   BufferId new_working_buffer(const Type& type, const std::string& name);
-  /// Appends a step of kind `host` or `part`, whose operands and results are whole buffers.
+  /// Appends a HostStep or PartStep. Its operands and results are whole buffers.
   void add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results);
   /// Notes that steps have set these symbols, so that later steps may use them.
   void set_known(const Dims& symbols) {
@@ -157,7 +157,8 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// Returns the output buffer that the region of `value` writes directly; none if there is none or sizes are unknown.
+  /// Returns the output buffer that the region of `value` writes directly; none if it has none, or if the sizes of that
+  /// buffer are not known yet.
   BufferId slot_of(Value value) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// The operand as the kernel reads it, and its sizes before, along and after the axis.
+/// The operand's view; its sizes before, along and after the axis; the C++ texts of these sizes and of its address.
 struct Along {
   View x;
   AroundAxis around;

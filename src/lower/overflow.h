@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Finds finite f32 values that a 16-bit type would turn into infinities. They come from constants, such as the lowest
+/// The finite f32 values that a 16-bit type would turn into infinities. They come from constants, such as the lowest
 /// f32 in a mask, and pass through operators that add, scale, pick or move elements, up to a softmax or a product. If
 /// they became -infinity, a fully masked row would give NaN in the softmax.
 class OverflowingValues {

@@ -72,7 +72,7 @@ std::optional<size_t> transposed_axis(const View& from, const View& to) {
   return {};
 }
 
-/// Returns the view of a loop's operand. CPUs: first copies large operands in another layout; strided loads are slow.
+/// Returns the view of a loop's operand. On CPUs, copies large operands in another layout, as strided loads are slow.
 View operand_of(Lowering& lowering, Value value) {
   constexpr int64_t large = 4096;
   View view = lowering.view_of(value);

@@ -32,7 +32,7 @@ constexpr size_t max_members = 256;
 
 using RegionId = Id<Region>;
 
-/// Forms regions in one walk over the module. A region merged into another stays in the list, empty.
+/// The regions of a module, formed in one walk. A region merged into another stays in the list, empty.
 class Grouping {
  public:
   explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit()), fixed_(module.id_limit()) {
@@ -58,7 +58,7 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    Instruction* last = nullptr;  // the last one that sets sizes; guards rely on their order
+    Instruction* last = nullptr;  // the last one that set sizes: the next depends on it, as guards rely on the order
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
       if (sets_symbols(i) && last) found.push_back({last, 0});
@@ -147,7 +147,8 @@ class Grouping {
     return false;
   }
 
-  /// Follows a value up through a few elementwise functions with one non-constant operand; returns where it stops.
+  /// Follows a value up through at most four elementwise functions with one operand that a kernel computes; returns the
+  /// instruction where it stops.
   static const Instruction* origin(Value value) {
     constexpr int limit = 4;
     const Instruction* at = producer(value);

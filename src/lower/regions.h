@@ -15,7 +15,7 @@ struct Region {
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
   Dims dims = {};                   ///< sizes of the results
-  std::vector<Value> outputs = {};  ///< values that other regions read
+  std::vector<Value> outputs = {};  ///< values that other regions read, or results of the module
 };
 
 /// Visits the members in the order in which the kernel computes them.
@@ -35,9 +35,9 @@ bool is_leaf(const Instruction& instruction);
 /// Removes regions that became empty because others took over their instructions.
 void erase_empty(std::vector<Region>& regions);
 
-/// Groups a module's instructions greedily, in program order: an elementwise instruction joins the latest region that
-/// computes one of its operands and has the same sizes, unless another operand depends on that region. Returns the
-/// regions in an order in which they can be executed.
+/// Groups a module's instructions greedily, in program order. An elementwise instruction joins a region of the same
+/// sizes that computes one of its operands (preferably one with an anchor), unless another operand depends on that
+/// region. Returns the regions in an order in which they can be executed.
 std::vector<Region> form_regions(const Module& module);
 
 }  // namespace weft

@@ -45,7 +45,7 @@ struct TapTable {
   Dim taps;
 };
 
-/// Returns the text of the scale, start and end of an axis.
+/// Returns the texts of an axis's scale and of the start and end of its region (Resize::roi).
 std::array<std::string, 3> factors(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, size_t axis) {
   const auto& op = *i.as<Resize>();
   std::array<std::string, 3> list;

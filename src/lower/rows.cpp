@@ -52,7 +52,8 @@ bool reads_columns(Lowering& lowering, const Region& region) {
   return !is_dense(last) && !known_equal(rows.dims[last], 1) && std::ranges::any_of(outer, is_dense);
 }
 
-/// Moves a prologue that does not fit into the row kernel to a loop of its own; without a prologue, copies the operand.
+/// If the row kernel cannot read the operand along rows: moves the prologue to a loop of its own; or, without a
+/// prologue, copies the operand.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
   Value input = region.anchor->inputs[0];
@@ -111,7 +112,7 @@ void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& c
       ";");
 }
 
-/// Returns the text of a mean's divisor; `length` is the number of elements that this launch reduces.
+/// Returns the text of a mean's divisor: `length`, or the whole row's length if the launch reduces partial results.
 std::string mean_count(KernelBuilder& kernel, const Region& region, const RowShape& shape, const std::string& length,
                        const std::optional<FoundParts>& found) {
   bool is_mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;

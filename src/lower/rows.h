@@ -10,7 +10,7 @@ namespace weft {
 
 class Lowering;
 
-/// Returns the text for the lanes of one vector register of this type.
+/// Returns C++ text for the number of lanes of one vector register of this type.
 std::string register_lanes_text(DType type);
 /// Returns the name of the operation in kernels/row.h that combines elements; a mean is a sum, divided afterwards.
 const char* combine_text(ReduceFn fn);
@@ -43,7 +43,7 @@ void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Colu
 /// Input and output axes of a reduction, softmax or normalisation, grouped into the coordinates of its kernel.
 struct RowShape {
   Iteration input, output;
-  Dim rows, cols;  ///< sizes of a row kernel; a column kernel has the reduced length in cols
+  Dim rows, cols;  ///< number and length of the rows; column kernels: outer size and reduced length
   Dim inner = 1;   ///< column kernels: product of the axes after the reduced ones
   bool columns = false;
 };

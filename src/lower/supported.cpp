@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Maps each body to the instruction that has it. Errors name the node of the outermost instruction.
+/// Returns for each body the instruction that has it; errors name the node of the outermost such instruction.
 static std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {

@@ -8,8 +8,8 @@ namespace {
 
 bool is_one(const Dim& dim) { return known_equal(dim, 1); }
 
-/// Finds strides for a reshape to sizes `to` of elements stored with `dims` and `strides`. Matches groups of old and
-/// new axes with equal products; within a group the old axes must have no gaps.
+/// A search for the strides of a view reshaped to sizes `to`. Matches groups of old and new axes with equal products;
+/// within a group the old axes must have no gaps.
 class ReshapeStrides {
  public:
   ReshapeStrides(const View& view, const Dims& to) : to_(to) {

@@ -5,7 +5,7 @@
 namespace weft {
 
 /// Batched matrix product: a[batch..., m, k] * b[batch..., k, n] -> [batch..., m, n]. The batch sizes are equal;
-/// broadcasts are explicit. Floats are summed in f32 or wider, integers in i32; the result has type `type`.
+/// broadcasts are explicit. Floats are summed in f32 or wider; integer sums wrap around in the result's type `type`.
 struct Dot {
   static constexpr std::string_view name = "dot";
   DType type = DType::f32;

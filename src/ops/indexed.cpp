@@ -140,7 +140,7 @@ std::vector<int64_t> element_places(std::string_view op, const Wide& indices, co
   return offsets;
 }
 
-/// Copies slices of `length` elements from each of `offsets`.
+/// Returns a tensor of sizes `dims` that consists of a slice of `length` elements from each of `offsets` in x.
 Wide gather_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, std::vector<int64_t> dims) {
   return with_elements(x, [&]<class T>(std::span<const T> values) {
     std::vector<T> out;

@@ -4,9 +4,10 @@
 
 namespace weft {
 
-/// saturate(round_even(x / scale) + zero). Operands: x, scale (x's float type or f32), optionally the zero point (type
-/// `to`). scale is a scalar, or has one value per index of `axis`; with block > 0, it has the sizes of x with `axis`
-/// divided by block, rounded up. NaN gives the zero point. Narrow float types have no zero point.
+/// Integer types: saturate(round_even(x / scale) + zero), where NaN gives the zero point. Narrow floats: x / scale +
+/// zero, rounded to the type. Operands: x, scale (x's float type or f32), optionally the zero point (type `to`). scale
+/// is a scalar, or has one value per index of `axis`; with block > 0, it has the sizes of x with `axis` divided by
+/// block, rounded up.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   DType to = DType::u8;
@@ -49,7 +50,8 @@ struct Nearest {
   bool operator==(const Nearest&) const = default;
 };
 
-/// True for a dequantize of constant weights or i32 biases. Not folded, because integer products use the operands.
+/// True for a dequantize of the type and rank of weights or i32 biases. If they are constant, passes do not fold it,
+/// because integer products read its operands.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

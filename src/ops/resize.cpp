@@ -128,7 +128,6 @@ struct Axis {
   }
 };
 
-/// Returns `x` resized along one axis.
 template <class T>
 Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double extrapolation) {
   std::vector<int64_t> dims = x.dims;

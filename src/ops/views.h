@@ -67,7 +67,6 @@ struct Pad {
   bool operator==(const Pad&) const = default;
 };
 
-/// Concatenates the operands along `axis`.
 struct Concat {
   static constexpr std::string_view name = "concat";
   int64_t axis = 0;

@@ -17,7 +17,7 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// A scope in which to_wide and to_tensor on this thread use one pool of strings; nested scopes use the outer one's.
+/// A scope in which to_wide and to_tensor on this thread use one pool of strings, which nested scopes share.
 class StringScope {
  public:
   StringScope();

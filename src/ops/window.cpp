@@ -37,7 +37,7 @@ void check_output(std::string_view op, size_t axis, const Dim& size) {
   if (size.upper_bound() < 0) refuse("E144", op, ": output size of spatial axis ", axis, " is ", size);
 }
 
-/// Returns the permutation that moves the channel axis to the front or to the back.
+/// Returns the permutation that moves the channel axis from the end to axis 1, or back.
 static std::vector<int64_t> moved_channels(int64_t rank, bool to_front) {
   std::vector<int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);

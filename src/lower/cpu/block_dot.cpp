@@ -30,7 +30,7 @@ std::string sizes_text(KernelBuilder& kernel, const Blocks& b, const std::string
              ", .zeros = ", b.at.zero > 0 ? "true" : "false", "}");
 }
 
-/// Returns the weights packed for the kernel; packs when the program is loaded if all their parts are constant.
+/// Returns the weights packed for the kernel; packs at load time if scales and zero points are known then.
 View packed_blocks(Lowering& lowering, const Blocks& b) {
   Value w = b.i.inputs[1], scale = b.i.inputs[2];
   View from = lowering.stored_view_of(w), factors = lowering.contiguous_view_of(scale);

@@ -17,7 +17,7 @@ bool has_short_product(const Instruction& instruction) {
   return is_short(instruction.inputs[0].dtype()) && is_short(instruction.inputs[1].dtype());
 }
 
-/// True if the weights fit into the cache even as 16 bits, which saves widening them again for each tile of rows.
+/// True if the weights fit into the cache even as 16 bits; packed so, they are not widened again for each tile of rows.
 static bool fits_widened(Value weight) {
   constexpr int64_t most = int64_t{1} << 18;
   return weight.shape().elements().upper_bound() <= most;
@@ -53,7 +53,7 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
   return {macs::MacQuads, "tasks::quad_tile", tasks::quad_tile, direct.packed};
 }
 
-/// Returns the AMX form of `direct` if the processor's AMX supports the type, else `direct`.
+/// Returns the AMX form of `direct` if the chip has this feature, such as "amx-int8", else `direct`.
 static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
   if (has_feature(chip, feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
   return direct;

@@ -58,7 +58,7 @@ struct Mac : MacRow {
 /// |a| at most `max_a` and |b| at most `max_b`.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);
 Mac attention_mac(const Lowering& lowering, DType type);
-/// True if the operands are integers of at most 16 bits other than u16; matrix kernels sum their products in i32.
+/// True if both operands are u8, i8 or i16; matrix kernels sum their products in i32.
 bool has_short_product(const Instruction& instruction);
 /// Returns the Mac for the operand types of a dot or convolution; E149 for types without a matrix kernel.
 Mac mac_for(const Lowering& lowering, const Instruction& instruction);

@@ -79,7 +79,7 @@ std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place)
 }
 
 /// Returns the text of the packed matrix of batch `at`; for a grouped product, of the matrix that the index selects
-/// (none for a negative index).
+/// (null for a negative index).
 std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instruction& dot, const std::string& b,
                       const Dim& elements) {
   if (dot.is<Dot>()) return cat("raw(", b, ") + at * ", kernel.size(elements));

@@ -56,7 +56,7 @@ bool last_are(const Dims& dims, int64_t value) {
 }
 
 /// Returns why these types are refused, or null. Floats must be f32 on both sides; integers are transformed in 16 bits,
-/// which need room for the growth.
+/// because the transformed values are larger.
 const char* refused_types(const Mac& direct, const View& x) {
   if (direct.name != "MacF32" && direct.direct != DType::i16) return "it is for f32 and for integers of 16 bits";
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;

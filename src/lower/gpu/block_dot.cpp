@@ -52,7 +52,7 @@ std::string weights_text(KernelBuilder& kernel, const Instruction& dot, const Pa
              ", ", kernel.size(packed.scales.dims[1]), ", ", stride, "}");
 }
 
-/// True if weights, scales and zero points do not change during a run.
+/// True if the scales and zero points are known at load time; the packed weights are always constants.
 bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
   for (size_t i = 2; i < dot.inputs.size(); ++i) {
     if (!lowering.is_load_time(dot.inputs[i])) return false;

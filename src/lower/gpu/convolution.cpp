@@ -11,7 +11,8 @@
 namespace weft {
 namespace {
 
-/// Reorders weights [out, in / g, taps...] or [in, out / g, taps...] to [group][channel out][tap][channel in].
+/// Reorders weights [out, in / groups, taps...], or if transposed [in, out / groups, taps...], to
+/// [group][channel out][tap][channel in].
 View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type) {
   View from = lowering.contiguous_view_of(value);
   Dim taps = w.taps();
@@ -90,7 +91,7 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
   return result;
 }
 
-/// The operands of a convolution of few channels after blocks of its pixels have become pixels.
+/// The operands and window of a convolution of few channels after space to depth.
 struct BlockedConvolution {
   View x, weights;
   Window w;

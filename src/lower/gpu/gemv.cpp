@@ -12,7 +12,8 @@
 namespace weft {
 namespace {
 
-/// True if kernels/gemv_gpu.h supports the product: few rows of floats, constant B without batches, k a multiple of 8.
+/// True if kernels/gemv_gpu.h supports the product: few rows of floats, constant B without batches, k a multiple of 8,
+/// no prologue.
 bool is_gemv(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
   const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();

@@ -3,7 +3,7 @@
 
 #include "lower/lowering.h"
 
-/// Calls of vendors' libraries in place of kernels: descriptions of the work, and the steps that call.
+/// Calls of vendors' libraries in place of kernels: descriptions of the work, and the steps that make the calls.
 namespace weft {
 
 struct Product;

@@ -75,7 +75,8 @@ View copied_along_k(Lowering& lowering, const View& b, Value value, DType type) 
   return to;
 }
 
-/// True if the view may be copied as `type`: types are equal or floats, and no axis from `first` on repeats elements.
+/// True if the view may be copied as `type`: the types are equal or both floats, and no axis from number `first` on
+/// repeats elements.
 bool can_copy(const View& view, size_t first, DType type) {
   for (size_t axis = first; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0) && !known_equal(view.dims[axis], 1)) return false;
@@ -213,8 +214,8 @@ PlanStep product_launch(Lowering& lowering, KernelBuilder& kernel, const Product
   return kernel.finish(lowering.plan(), cat("dot_", type));
 }
 
-/// Writes the kernel of a product from the texts of its operands. It computes the epilogue of `region`, or with `parts`
-/// only stores the partial sums of split k.
+/// Writes the kernel of a product from the texts of its operands. The kernel computes the epilogue of `region`; with
+/// `parts`, it only stores the partial sums of split k.
 void write_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
                    KernelBuilder& kernel, const std::string& a, const std::string& b, DType type,
                    const SplitKSums* parts = nullptr) {
@@ -261,7 +262,7 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   Value rows = norm ? norm->x : region.anchor->inputs[0];
   DType type = lowering.product_type(*region.anchor);
   for (const Instruction* dot : dots)
-    if (lowering.product_type(*dot) != type) type = DType::f32;  // one of the matrices does not fit f16
+    if (lowering.product_type(*dot) != type) type = DType::f32;  // a number in one of the matrices overflows f16
   std::vector<Product> products;
   for (const Instruction* dot : dots) {
     products.push_back(as_product(lowering, *dot, rows));

@@ -38,7 +38,7 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    PerStep<StepId> moved;  // for each step and for the end: the new step of the first group of its basic block
+    PerStep<StepId> moved;  // new targets of jumps: for each old step and the end, the first step of its basic block
     for (StepId i : plan_.steps.ids()) {
       if (begins_basic_block(i)) first_ = groups_.size();
       moved.emplace_back(first_);
@@ -70,7 +70,8 @@ class Merger {
     return i == StepId(0) || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(i);
   }
 
-  /// Adds the step to the last group that can take it, if it is independent of all groups after that.
+  /// Adds the step to the last group that can take it, if the step is independent of this and all later groups; else
+  /// makes a new group.
   void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = bool(plan_.steps[i].moves);
@@ -146,12 +147,11 @@ class Merger {
     return std::ranges::any_of(step.outputs, [&](BufferId id) { return plan_.buffers[id].kind == BufferKind::output; });
   }
 
-  /// Returns the first line of the kernel.
   static std::string head(const PlanKernel& kernel, const PlanStep& step) {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Merges the members into one step, whose sizes begin with the number of blocks of each member.
+  /// Returns the only member, or merges several into one step. Its sizes begin with each member's number of blocks.
   PlanStep merged(const LaunchGroup& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
@@ -292,7 +292,7 @@ class Merger {
   Plan& plan_;
   std::vector<LaunchGroup> groups_;
   size_t first_ = 0;          // first group of the basic block
-  std::set<StepId> targets_;  // targets of branches and jumps; also `none`, so that it is never empty
+  std::set<StepId> targets_;  // targets of branches and jumps, and StepId() for other steps
 };
 
 }  // namespace

@@ -110,7 +110,7 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
 
 RowCut column_cut(const Lowering& lowering, const Columns& c) {
   constexpr int many_ways = 32;
-  constexpr int64_t few_rounds = 8;  // at most this many iterations over the reduced axis
+  constexpr int64_t few_rounds = 8;  // iterations of a thread over the reduced axis that count as few
   RowCut cut;
   auto blocks = [&](int ways) { return ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways); };
   auto fills = [&](int ways) { return typical_size(blocks(ways)) >= 2 * lowering.compute_units(); };

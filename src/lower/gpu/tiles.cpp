@@ -13,7 +13,7 @@ namespace {
 /// Returns the tiles whose elements divide evenly among the threads, largest first.
 std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
-  if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // wide types, or no matrix unit
+  if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit multiplies i16
   int depth = 64 / bytes;  // deep steps, because each step of a small tile costs a barrier and memory latency
   return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
@@ -60,9 +60,9 @@ std::vector<BlockTile> group_tiles(DType type) {
   return tiles;
 }
 
-/// Constants of the cost model `cycles`.
+/// Constants of the cost model `cycles`: rates per cycle (flops, unit_bytes, chip_bytes, sum_bytes), else cycles.
 struct TileCosts {
-  double flops, unit_bytes, chip_bytes;  ///< per cycle: of a matrix unit; from L2 to one unit; from L2 to all units
+  double flops, unit_bytes, chip_bytes;  ///< rates: of a matrix unit; from L2 to one unit; from L2 to all units
   double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
 };
 #define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
@@ -122,8 +122,8 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
 }
 
 /// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if none does, the
-/// tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into eight parts, or up to
-/// four if that allows a larger tile.
+/// tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into up to eight parts; a tile
+/// counts as filling the GPU if up to four parts suffice.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
@@ -195,7 +195,7 @@ Dim open_work(const GpuProduct& p) {
   return work;
 }
 
-/// Returns `tile` unless another tile is much better for these numbers: each further tile is a kernel to compile.
+/// Returns `tile` if it costs at most 10 % more than the best tile, because each further tile is a kernel to compile.
 BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
@@ -207,7 +207,7 @@ BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ran
 }
 
 /// Adds tiles for less and for more work than `choice.tile` was chosen for. Tries 1, 4, 16 ... for all symbolic sizes;
-/// the border between two tiles is half way between their amounts of work.
+/// the border between two tiles is the geometric mean of their amounts of work.
 TileChoice for_all_sizes(const Lowering& lowering, const GpuProduct& p, TileChoice choice) {
   choice.work = open_work(p);
   if (choice.work.is_constant()) return choice;
