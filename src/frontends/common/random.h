@@ -3,8 +3,8 @@
 #include "frontends/common/expr.h"
 
 /// Random numbers by Philox4x32-10, a function of a counter and a key (Salmon, Moraes, Dror and Shaw, "Parallel random
-/// numbers: as easy as 1, 2, 3", SC 2011). It uses plain elementwise instructions, so every target gives the same
-/// numbers. An element's counter consists of its index, the stream and the trip number of the enclosing loop.
+/// numbers: as easy as 1, 2, 3", SC 2011). It uses plain elementwise instructions, so every target draws the same
+/// integers. An element's counter consists of its index, the stream and the trip number of the enclosing loop.
 namespace weft::frontend {
 
 /// The key and stream of an operator's random numbers.

@@ -34,7 +34,8 @@ Expr per_row(Expr lengths) {
 }
 
 /// Returns a bool mask of the valid keys. `mask` has lengths [batch] (or [3 * batch + 2], which begins with lengths),
-/// ends and starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all].
+/// ends and starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, longest,
+/// longest].
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
     Expr key = along(iota(c, keys), 3, 4);
@@ -159,7 +160,7 @@ Values heads_attention(Call& c, const Slots& slots) {
   }
   double scale = head_scale(c, h.q);
   bool causal = c.flag("unidirectional"), wants_scores = c.wants_output(3);
-  if (causal && !cache.has_room) {  // cross attention has no causal order
+  if (causal && !cache.has_room) {  // refuses cross attention, which has no causal order
     GuardCollector guards(c.module());
     require_equal(k.dims()[2], cache.past + h.q.dims()[2], "keys and rows of unidirectional attention");
   }
