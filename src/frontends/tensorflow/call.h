@@ -136,7 +136,7 @@ class Call : public Builder {
   /// Marks the results as complex numbers.
   void give_pairs() { gives_pairs_ = true; }
   bool gives_pairs() const { return gives_pairs_; }
-  DType output_type(size_t i = 0) const;  ///< E140, E149
+  DType output_type(size_t i = 0) const;  ///< E140 if there is none, E149 if Weft lacks the type
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   Expr input(size_t i) const;  ///< E140 if it is not given
   const Values& inputs() const { return inputs_; }
@@ -173,7 +173,7 @@ class Call : public Builder {
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 if it is not given
   /// Marks an attribute as read although it has no effect in Weft.
   void ignore(std::string_view attribute) const { find(attribute); }
-  void check_attributes() const;  ///< E141 for an attribute that was not read
+  void check_attributes() const;  ///< E141 for an unread attribute that is no type
 
   std::string name() const override { return node_.op; }
   [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
@@ -204,7 +204,7 @@ enum class Steps : uint8_t {
   kept,     ///< passes values on as they are (control flow, variables)
 };
 
-/// The treatment of complex numbers by an operator. Operators with Steps::moved are treated as `apart`.
+/// The treatment of complex numbers by an operator. With Steps::moved, `refused` means `apart`.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function

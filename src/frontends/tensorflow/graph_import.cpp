@@ -244,7 +244,8 @@ class GraphImporter final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Returns the outputs that the caller named, else those of the signature, else the nodes whose results none reads.
+  /// Returns the outputs that the caller named, else those of the signature, else the nodes with results that no node
+  /// reads.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});

@@ -92,7 +92,7 @@ void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<i
   }
 }
 
-/// Imports ConvTranspose, and ConvTransposeWithDynamicPads, whose pads are input 2, before the bias.
+/// Imports ConvTranspose and ConvTransposeWithDynamicPads. The latter has the pads as input 2, before the bias.
 Values conv_transpose(Call& c) {
   bool has_pads = c.node().op_type == "ConvTransposeWithDynamicPads";
   size_t bias = has_pads ? 3 : 2;
