@@ -70,7 +70,7 @@ Values multinomial(Call& c) {
 
 /// Imports dropout, which returns its input outside of training.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
-  Expr x = c.tensor(c.has("self") ? "self" : "input");  // dropout_ names it self
+  Expr x = c.tensor(c.has("self") ? "self" : "input");  // the in-place form says self
   double share = c.number("p", 0.5);
   if (!c.flag("train", trains) || share == 0) return {x.value, frontend::full(c, DType::boolean, x.dims(), 1)};
   Dims dims = x.dims();
