@@ -47,8 +47,7 @@ struct Reach {
 /// key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
-/// Converts a mask to a term that is added to the scores: true becomes 0 and false -inf; numbers are only converted to
-/// `type`.
+/// Converts a mask to a term that is added to the scores: true to 0, false to -inf, and numbers only to `type`.
 Expr additive(Expr mask, DType type);
 /// Converts a mask by `additive`, then extends its last axis to `keys` elements with -inf, which hides the added keys.
 /// A last axis of size 1 is extended too, not broadcast.

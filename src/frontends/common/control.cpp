@@ -138,8 +138,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces the sizes of a container's items by `_` (any size) where a trip changes them; returns true if it changes
-  /// any.
+  /// Replaces the item sizes of a container that differ after a trip by `_` (any size); returns true if any do.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

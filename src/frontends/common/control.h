@@ -40,10 +40,10 @@ struct LoopForm {
   std::function<Values(const Builder& body, const Dim& trip, const Values& carried)> body = {};
 };
 /// Returns the carried values after the last trip, then the rows of all trips, stacked along a new first axis. E158 for
-/// a body whose results do not fit.
+/// a body with results that do not fit the loop.
 Values build_loop(const Builder& b, LoopForm form);
 
-/// Builds a loop whose number of trips is known before it begins:
+/// Builds a loop with a number of trips that is known before it begins:
 ///
 ///     Values y = loop_over(b, steps, {state}, 1, [&](const Builder& body, const Dim& trip, const Values& carried) {
 ///       Expr next = tanh(Expr{&body, carried[0]} + inside(body, bias));

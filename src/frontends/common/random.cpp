@@ -77,7 +77,7 @@ Expr normal(const RandomSource& from, DType type, const Dims& dims) {
   return reshape(radius * cos(top_bits(words.c, words.d, bits, computed) * (2 * M_PI * unit)), dims);
 }
 
-/// Draws a uniform number and returns the class whose interval in the running sums of `shares` contains the number.
+/// Draws a uniform number; returns the first class at which the running sum of `shares` exceeds the number.
 Expr drawn(const RandomSource& from, Expr shares, const Dim& samples) {
   Dim batch = shares.dims()[0], classes = shares.dims()[1];
   Expr sums = running(ReduceFn::sum, shares, 1);

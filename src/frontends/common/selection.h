@@ -3,7 +3,7 @@
 #include "frontends/common/expr.h"
 #include "ops/reduce.h"
 
-/// Sorting, running sums, and selections whose size depends on data. A selection counts first, binds the count to a
+/// Sorting, running sums, and selections with sizes that depend on data. A selection counts first, binds the count to a
 /// symbolic size and fills a tensor of that size (docs/symbolic_sizes.md).
 namespace weft::frontend {
 
@@ -32,7 +32,6 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off);
 Expr true_places(Expr flags);
 /// Returns the coordinates of nonzero elements, i64[rank, count]; a scalar counts as rank 1.
 Expr nonzero(Expr x);
-/// Flattens x to a vector.
 Expr flat(Expr x);
 
 /// Groups of equal elements or slices along an axis: one member of each group, the index of its first member, the group

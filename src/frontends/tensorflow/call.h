@@ -34,7 +34,7 @@ struct Node {
   int64_t index = 0;
   std::vector<std::pair<std::string_view, AttributeValue>> attributes = {};
 };
-/// Returns "node 12 'cat_3' (Concat)".
+/// Returns the node as text: "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
 /// A list of tensors that was created without element sizes.

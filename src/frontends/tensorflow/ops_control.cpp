@@ -10,8 +10,7 @@ namespace {
 
 using namespace frontend;
 
-/// Builds a graph in the module of `body`; returns its results, followed (except for a condition) by the values of
-/// `variables`.
+/// Builds a graph in the module of `body`; returns its results, then (not for a condition) the values of `variables`.
 Values graph_of(Call& c, int64_t graph, const Builder& body, const Values& outside,
                 const std::set<std::string>& variables, bool is_condition = false) {
   Values arguments;

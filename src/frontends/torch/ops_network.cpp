@@ -210,8 +210,7 @@ Values average_pool(Call& c, size_t axes) {
   return one(unbatched(mean * (area / c.number("divisor_override")), is_added));
 }
 
-/// Averages `count` parts of an axis of n elements, which may overlap: part i is [floor(i n / count), ceil((i + 1) n /
-/// count)).
+/// Averages `count` parts of an axis of n, which may overlap; part i is [floor(i n / count), ceil((i + 1) n / count)).
 Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
   Dim size = x.dims()[axis];
   Expr i = reshape(iota(c, count), {1, count}), n = frontend::scalar(c, size), parts = frontend::scalar(c, count);

@@ -119,7 +119,7 @@ struct OpsetImport {
   int64_t version = 0;
 };
 
-/// A function that the model defines: an operator whose body is a graph of other operators.
+/// A function that the model defines: an operator that is computed by a graph of other operators.
 struct Function {
   std::string_view domain;
   std::string_view name;

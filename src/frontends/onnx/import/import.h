@@ -34,7 +34,7 @@ struct SizeDecisions {
   std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
 };
 
-/// An operand whose value must be known at compile time: axes, steps, the condition of some If nodes.
+/// An operand that must be known at compile time: axes, steps, the condition of some If nodes.
 struct StaticOperand {
   std::vector<std::string> inputs;  ///< inputs of the model, all small, that determine the operand
   std::string op;
@@ -42,7 +42,7 @@ struct StaticOperand {
   bool is_length = false;  ///< only the number of elements matters, not their values
 };
 
-/// The inputs whose values are needed before the model can be compiled, and why.
+/// The inputs that need values before the model can be compiled, and the operands that need them.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
   bool is_all = false;            ///< true if all errors of the import are about these operands

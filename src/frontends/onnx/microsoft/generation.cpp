@@ -177,8 +177,8 @@ Values token_search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The carried values: tokens [batch, most] so far, the next token to decode, whether each row has ended, the choice's
-  // state, pasts.
+  // The carried values: tokens [batch, most] so far, the next token, whether each row has ended, the choice's state,
+  // pasts.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -237,7 +237,7 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
 }
 
 /// Top-p sampling: replaces some scores by `filter`. These are the scores of the least likely tokens that together have
-/// a probability of at most 1 - top_p (but not of the `least` likeliest tokens), or with takes_from_the_top the scores
+/// a probability of at most 1 - top_p, except the `least` likeliest tokens. With takes_from_the_top they are the scores
 /// of all tokens after the likeliest ones that together exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
