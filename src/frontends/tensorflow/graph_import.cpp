@@ -381,7 +381,7 @@ class GraphImporter final : public Graphs {
       indexes_[number] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[number], std::move(results), is_ordered);
     }
-    // With fixed inputs, a branch with unknown operators may never be built, so only its translation reports them.
+    // With `judged` or fixed inputs (some branches are then never built), operators are checked in their translation.
     if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);

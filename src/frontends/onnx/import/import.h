@@ -72,8 +72,8 @@ struct ImportOptions {
 /// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
 /// One error lists the faults of the model, at most 50: operators that Weft lacks (E120, E121); faults of the graph
-/// (E130-E134: cycle, two producers, no producer, no type), of single nodes (E140-E145, E151-E158) and of functions
-/// (E153, E154). Large weights stay in the model's file, which the program keeps mapped.
+/// (E130-E134: a cycle, two producers, no producer of a value or an output, no type), of single nodes (E140-E145,
+/// E151-E158) and of functions (E153, E154). Large weights stay in the model's file, which the program keeps mapped.
 ///
 /// If a comparison of unknown sizes decides the rank of a value, the importer guesses its outcome. If the model cannot
 /// be translated with that guess, the importer tries the opposite.
