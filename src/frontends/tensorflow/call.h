@@ -154,7 +154,7 @@ class Call : public Builder {
   std::optional<std::string> constant_text(size_t i) const;  ///< input `i` if it is one constant string
   /// Returns the new sizes of x in input `i`; one may be -1, which is inferred.
   Dims sizes_for(Expr x, size_t i) const;
-  /// Returns the axes in input `i`, counted from the front and sorted (E143).
+  /// Returns the axes in input `i`, counted from the front, sorted, without duplicates; E143 if one is out of range.
   std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
 
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
@@ -168,7 +168,8 @@ class Call : public Builder {
   const Sizes& shape(std::string_view attribute) const;  ///< E142 if it is not given
   /// Returns a type attribute; nothing if Weft lacks the type. E142 if the attribute is missing.
   std::optional<DType> type(std::string_view attribute) const;
-  /// Returns an enumeration attribute as a number: its value, or its index among these names (E145).
+  /// Returns an enumeration attribute as a number: its value, its index among `names` (E145 if not there), or 0 if
+  /// missing.
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 if it is not given
   /// Marks an attribute as read although it has no effect in Weft.

@@ -34,7 +34,8 @@ Expr per_row(Expr lengths) {
 }
 
 /// Returns which keys are valid. `mask` has lengths [batch] (or [3 * batch + 2], which begins with lengths), ends and
-/// starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, longest, longest].
+/// starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, longest, longest],
+/// where `longest` is the model's maximum number of tokens.
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
     Expr key = along(iota(c, keys), 3, 4);
