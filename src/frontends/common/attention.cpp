@@ -8,8 +8,8 @@
 
 namespace weft::frontend {
 
-/// Rotates pairs of elements along the last axis of x[.., n]: elements i and i + n / 2, or (`interleaved`) 2 i and 2 i
-/// + 1. `cosine` and `sine` of the angles are broadcast to [.., n / 2].
+/// Rotates pairs of elements along the last axis of x[.., n]: elements (i, i + n / 2), or with `interleaved` (2i, 2i +
+/// 1). The angles' `cosine` and `sine` are broadcast to [.., n / 2].
 static Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;
   Dim half = floordiv(x.dims().back(), 2);

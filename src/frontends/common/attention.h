@@ -23,7 +23,8 @@ struct Heads {
 Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& capacity);
 
 /// Rotates the first `rotary` elements (0: all) of each head of x[batch, heads, tokens, size]. `cosine` and `sine` are
-/// tables [positions, rotary / 2], or [batch, tokens, rotary / 2] if no positions are given.
+/// tables, from which positions[batch, tokens] selects rows of rotary / 2 elements. If `positions` is null, they are
+/// [batch, tokens, rotary / 2].
 Expr rotary_embedding(const Builder& b, Expr x, Value positions, Expr cosine, Expr sine, int64_t rotary,
                       bool interleaved);
 
@@ -34,7 +35,7 @@ Expr repeat_heads(Expr x, const Dim& heads);
 /// returns 1.
 double default_scale(Expr& q);
 
-/// The keys that a query may attend to if the mask allows: at most `left` before the query's own position, at most
+/// The keys that a query may attend to if the mask allows: at most `left` keys before the query's own position, at most
 /// `right` after it, and none after it if `causal`.
 struct Reach {
   bool causal = false;
@@ -42,10 +43,11 @@ struct Reach {
   bool is_limited() const { return causal || left >= 0 || right >= 0; }
 };
 
-/// Returns a bool mask that broadcasts to [batch, 1, m, n]: true where query i, at i + offset, may attend to key j.
+/// Returns a bool mask that broadcasts to [batch, 1, m, n]: true where query i, at position i + offset, may attend to
+/// key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
-/// Converts a mask to a term that is added to the scores: a bool mask to 0 (true) or -inf; numbers stay unchanged.
+/// Converts a mask to a term that is added to the scores: true to 0, false to -inf, and numbers only to `type`.
 Expr additive(Expr mask, DType type);
 /// Converts a mask by `additive`, then extends its last axis to `keys` elements with -inf, which hides the added keys.
 /// A last axis of size 1 is extended too, not broadcast.
@@ -57,7 +59,7 @@ Expr widened(Expr x, const Dim& size, double fill);
 struct Scores {
   Expr result, scores;
 };
-/// Builds attention from matrix products and a softmax, for nodes that also return the scores. `mode` selects them: 0
+/// Builds attention from matrix products and a softmax, for nodes that also return the scores. `mode` selects these: 0
 /// raw, 1 after softcap, 2 masked, 3 after the softmax.
 Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softcap, int64_t mode);
 

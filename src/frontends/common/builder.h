@@ -15,7 +15,7 @@ namespace weft::frontend {
 using Values = std::vector<Value>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The body of an If or a Loop while it is built. Outer values that it reads become parameters (`capture`).
+/// The body of an If or a Loop while it is built. It reads values of outer modules through `capture`.
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the enclosing body
@@ -27,8 +27,8 @@ struct Body {
   Value capture(Value value);
 };
 
-/// Translates one operator of a model: appends its instructions and throws its errors. Each frontend derives its own
-/// class of nodes.
+/// Translates one operator of a model: appends its instructions and throws its errors. Each frontend derives a class
+/// for the nodes of its models.
 class Builder {
  public:
   explicit Builder(Module& module) : own_{.module = &module}, body_(&own_) {}
@@ -58,7 +58,8 @@ class Builder {
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< from the front, sorted; E143: repeats
+  /// Returns `axes` counted from the front, in ascending order; E143 if one is repeated or outside [-rank, rank).
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;
   /// Requires two sizes to be equal. The check is made now, or in each run if a size is unknown until then.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
   /// Requires a tensor to have these sizes (E151 for another rank).

@@ -116,7 +116,7 @@ class LoopBuilder {
     }
   }
 
-  /// Gives each carried size that the body changes a new symbol; returns true if there was any.
+  /// Replaces each carried size that the body changes by a new symbol; returns true if there was any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -138,7 +138,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces item sizes of a container that a trip changes by `_` (any size); returns true if there were any.
+  /// Replaces the item sizes of a container that differ after a trip by `_` (any size); returns true if any do.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));
@@ -211,7 +211,7 @@ class LoopBuilder {
   Types types_;  // types of the carried values in the body
   Module* body_ = nullptr;
   Values results_, captured_;
-  std::vector<bool> unwrapped_;  // true: optional inside the loop, a plain value outside
+  std::vector<bool> unwrapped_;  // for each carried value: true if optional inside the loop, plain outside
 };
 
 }  // namespace

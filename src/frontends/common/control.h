@@ -11,7 +11,7 @@ namespace weft::frontend {
 
 /// Returns `outer`, a value of an enclosing module, as a value of the body that `b` builds (Body::capture).
 inline Expr inside(const Builder& b, Value outer) { return {&b, b.body().capture(outer)}; }
-/// Returns the condition's value if it is known at compile time; the caller then builds one branch only, or no loop.
+/// Returns the condition's value if it is known at compile time.
 std::optional<bool> known_condition(Value condition);
 
 // --- If --------------------------------------------------------------------------------------------------------------
@@ -33,17 +33,17 @@ struct LoopForm {
   Dim trips = INT64_MAX;
   Value condition = {};          ///< the condition for the first trip; null: none
   bool gives_condition = false;  ///< the body's first result is the condition for another trip
-  Values carried = {};           ///< their initial values
+  Values carried = {};           ///< initial values of what the trips carry on
   Types types = {};              ///< types of the carried values in the body; empty: those of the initial values
-  size_t rows = 0;               ///< number of results that each trip adds a row to
-  /// Builds the body. Returns the condition (if `gives_condition`), the carried values and one row for each of `rows`.
+  size_t rows = 0;               ///< number of results to which each trip adds a row
+  /// Builds the body. Returns the condition (if `gives_condition`), the carried values and `rows` rows.
   std::function<Values(const Builder& body, const Dim& trip, const Values& carried)> body = {};
 };
 /// Returns the carried values after the last trip, then the rows of all trips, stacked along a new first axis. E158 for
-/// a body whose results do not fit.
+/// a body with results that do not fit the loop.
 Values build_loop(const Builder& b, LoopForm form);
 
-/// Builds a loop whose number of trips is known before it begins:
+/// Builds a loop with a number of trips that is known before it begins:
 ///
 ///     Values y = loop_over(b, steps, {state}, 1, [&](const Builder& body, const Dim& trip, const Values& carried) {
 ///       Expr next = tanh(Expr{&body, carried[0]} + inside(body, bias));
@@ -54,7 +54,7 @@ Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows
 /// Builds a loop like loop_over, which ends early when the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 
-/// Assigns instructions that are added to `body` during its lifetime to trip number `trip` of an unrolled loop.
+/// Sets body.trip for the instructions of trip `trip` of an unrolled loop; the destructor restores it.
 class InTrip {
  public:
   InTrip(Body& body, const Dim& trip);

@@ -12,7 +12,7 @@ namespace weft::frontend {
 
 constexpr int64_t max_steps = int64_t{1} << 40;
 
-/// Returns the number of elements of a range whose three numbers are constant.
+/// Returns the number of elements of a range with constant start, limit and delta.
 static int64_t count_steps(const Builder& c, double start, double limit, double delta) {
   if (delta == 0) c.fail("E156", "has a step of 0");
   double count = std::max(std::ceil((limit - start) / delta), 0.0);
@@ -21,7 +21,7 @@ static int64_t count_steps(const Builder& c, double start, double limit, double 
   return static_cast<int64_t>(count);
 }
 
-/// Builds a range whose number of elements is computed at run time.
+/// Builds a range with a number of elements that is computed at run time.
 static Expr range_by_data(Expr start, Expr limit, Expr delta) {
   const Builder& c = *start.at;
   auto wide = [](Expr x) { return convert(x, DType::f64); };

@@ -103,7 +103,7 @@ Labelled without_repeats(Labelled x) {
   return x;
 }
 
-/// Sums over the axes whose labels are not in `needed`.
+/// Sums over the axes with labels that are not in `needed`.
 Labelled summed(Labelled x, const std::string& needed) {
   std::vector<int64_t> axes;
   std::string kept;

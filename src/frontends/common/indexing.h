@@ -26,8 +26,8 @@ inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
 inline Expr scatter_elements(Expr x, Expr index, Expr updates, int64_t axis, ScatterFn fn = ScatterFn::replace) {
   return {x.at, x.at->emit(ScatterElements{.axis = axis, .fn = fn}, {x, index, updates})};
 }
-/// Returns x with the slices updates[places..., after...] at index[places..., axes]: coordinates of x's first `axes`
-/// axes.
+/// Returns x with slices replaced by updates[places..., after...], or combined with these by `fn`. index[places...,
+/// axes] holds coordinates along x's first `axes` axes.
 inline Expr scatter_nd(Expr x, Expr index, Expr updates, ScatterFn fn = ScatterFn::replace) {
   return {x.at, x.at->emit(ScatterNd{.fn = fn}, {x, index, updates})};
 }

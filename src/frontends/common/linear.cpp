@@ -88,7 +88,7 @@ Expr cholesky(Expr x) {
     column = select(row < number, 0, column);
     return Values{rest - column * swap_last(column), reshape(column, {rest.dims()[0], rest.dims()[1]})};
   });
-  return reshape(transpose(Expr{x.at, y[1]}, {1, 2, 0}), x.dims());  // row i of the result is column i of the factor
+  return reshape(transpose(Expr{x.at, y[1]}, {1, 2, 0}), x.dims());  // y[1][i] is column i of the factor
 }
 
 Expr solved_triangle(Expr a, Expr b, bool upper, bool unit) {

@@ -33,7 +33,7 @@ struct Reflection {
   Expr v, tau;
 };
 
-/// Returns the reflection that makes column `at` of m[batch, m, n] zero below the diagonal.
+/// Returns the reflection that makes column `at` of m[batch, rows, columns] zero below the diagonal.
 Reflection clearing(const Builder& b, Expr m, const Dim& at) {
   Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at);
   Expr column = slice(m, 2, at, 1), head = slice(column, 1, at, 1);
@@ -48,9 +48,9 @@ Expr householder(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(
 
 // ---- Jacobi rotations of pairs of columns: disjoint pairs are rotated in one round (Brent and Luk, 1985) ----
 
-/// Returns the partner of each of n columns in a round of a round-robin schedule, i64[n]. `rounds(n)` rounds cover all
-/// pairs. If n is odd, one column of each round is its own partner.
+/// Returns the number of rounds of a round-robin schedule that covers all pairs of n columns.
 int64_t rounds(int64_t n) { return n - 1 + n % 2; }
+/// Returns the partner of each of n columns in a round, i64[n]. If n is odd, one column is its own partner.
 Expr partners(const Builder& b, int64_t n, const Dim& round) {
   auto circle = static_cast<double>(rounds(n)), last = static_cast<double>(n - 1);
   Expr i = iota(b, n), now = scalar(b, round), met = floor_mod(now - i, circle);
@@ -60,7 +60,8 @@ Expr partners(const Builder& b, int64_t n, const Dim& round) {
 }
 
 /// Rotations that make columns i and partner[i] orthogonal. `rotation` computes them from own[batch, 1, n], the squared
-/// lengths of the columns, and both[batch, 1, n], the dot products of each column with its partner.
+/// lengths of the columns, and both[batch, 1, n], the dot products of each column with its partner. For a symmetric
+/// matrix a these are the elements a[i, i] and a[partner[i], i].
 struct Rotation {
   Expr partner, cos, sin;
 
@@ -79,13 +80,13 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t max_sweeps = 20;
 
-/// The carried values after a round, and the largest deviation of a pair from orthogonality before it (0 to 1).
+/// The carried values after a round, and how far each pair was from orthogonal before it: 0 to 1, [batch, 1, n].
 struct Round {
   Values next;
   Expr apart;
 };
-/// Repeats sweeps, each of all rounds, until no pair of a sweep deviated by more than 1e-9 (f64) or 1e-5 before its
-/// rotation. That sweep's result is accurate enough, because convergence is quadratic.
+/// Repeats sweeps, each of all rounds: at most max_sweeps, and until all pairs of a sweep were within 1e-9 (f64) or
+/// 1e-5 of orthogonal before their rotation. That sweep's result is accurate enough, because convergence is quadratic.
 Values sweeps(const Builder& b, int64_t n, Values carried,
               const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
   if (n < 2) return carried;
@@ -105,7 +106,8 @@ Values sweeps(const Builder& b, int64_t n, Values carried,
   return loop_while(b, max_sweeps * rounds(n), carried, 0, body);
 }
 
-/// One-sided Jacobi: rotates the columns of m[batch, m, n] until they are orthogonal; v[batch, n, n] is the rotation.
+/// Rotates the columns of m[batch, rows, n] until they are orthogonal (one-sided Jacobi). Returns the rotated columns
+/// and the rotation [batch, n, n].
 std::array<Expr, 2> orthogonal_columns(Expr m) {
   int64_t n = known_size(m, 2);
   Expr v = broadcast(eye(*m.at, n, n, m.dtype()), {m.dims()[0], n, n});
@@ -119,7 +121,7 @@ std::array<Expr, 2> orthogonal_columns(Expr m) {
   return {Expr{m.at, y[0]}, Expr{m.at, y[1]}};
 }
 
-/// Returns the columns of m[batch, m, n] in the order of places[batch, n].
+/// Returns the columns of m[batch, rows, n] in the order of places[batch, n].
 Expr columns_at(Expr m, Expr places) {
   return gather_elements(m, broadcast(reshape(places, {m.dims()[0], 1, m.dims()[2]}), m.dims()), 2);
 }
@@ -131,7 +133,7 @@ Qr qr(Expr x) {
   Dim rows = m.dims()[1], columns = m.dims()[2];
   Expr q = broadcast(eye(*x.at, rows, rows, x.dtype()), {m.dims()[0], rows, rows});
   Values y = loop_over(*x.at, min(rows, columns), {m, q}, 0, [](const Builder& b, const Dim& at, const Values& now) {
-    Expr r{&b, now[0]}, q_now{&b, now[1]};  // q^T
+    Expr r{&b, now[0]}, q_now{&b, now[1]};  // q_now is the transpose of q
     Reflection by = clearing(b, r, at);
     return Values{householder(by, r), householder(by, q_now)};
   });
@@ -153,7 +155,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// Normalises the rotated columns, which are u times s, by a QR factorisation; this also works where s is 0.
+/// Computes u from the rotated columns, u times s, by a QR factorisation; this also works where s is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);
@@ -185,7 +187,7 @@ Eigen symmetric_eigen(Expr x) {
   Expr size = reduce(ReduceFn::max, abs(m), {1, 2}), unit = eye(*x.at, n, n, x.dtype());
   size = select(equal(size, 0), 1, size);
   Values y = sweeps(*x.at, n, {m, broadcast(unit, m.dims())}, [&](const Builder& b, Expr partner, const Values& now) {
-    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // symmetric: both columns of a pair get one angle
+    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // exactly symmetric: one angle for both columns
     Expr row = along(iota(b, n), 1, 3), column = along(iota(b, n), 2, 3);
     Expr place = along(partner, 2, 3), own = sum(select(equal(row, column), a, 0), 1);
     Expr both = sum(select(equal(row, place) & !equal(column, place), a, 0), 1);

@@ -2,11 +2,11 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Matrix decompositions with orthogonal factors. Matrices are the last two axes, others are batches. `svd` and
-/// `symmetric_eigen` need known matrix sizes (E122).
+/// Matrix decompositions with orthogonal factors. Matrices are the last two axes, others are batches. `svd`,
+/// `singular_values` and `symmetric_eigen` need known matrix sizes (E122).
 namespace weft::frontend {
 
-/// The factors of x = q r, q[.., m, m] and r[.., m, n], from Householder reflections with LAPACK's signs.
+/// The factors of x[.., m, n] = q r: q[.., m, m] and r[.., m, n], from Householder reflections with LAPACK's signs.
 struct Qr {
   Expr q, r;
 };

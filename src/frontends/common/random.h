@@ -3,8 +3,8 @@
 #include "frontends/common/expr.h"
 
 /// Random numbers by Philox4x32-10, a function of a counter and a key (Salmon, Moraes, Dror and Shaw, "Parallel random
-/// numbers: as easy as 1, 2, 3", SC 2011). It uses plain elementwise instructions, so every target gives the same
-/// numbers. An element's counter consists of its index, the stream and the trip number of the enclosing loop.
+/// numbers: as easy as 1, 2, 3", SC 2011). It uses plain elementwise instructions, so every target draws the same
+/// integers. An element's counter consists of its index, the stream and the trip number of the enclosing loop.
 namespace weft::frontend {
 
 /// The key and stream of an operator's random numbers.
@@ -12,9 +12,9 @@ struct RandomSource {
   Expr low, high;  ///< the key: two words of 32 bits, each in a u64
   int64_t stream;  ///< a number that no other random operator of the model has
 };
-/// Returns a source whose key is the run's seed (base/random.h), so that each run gives other numbers.
+/// Returns a source with the run's seed (base/random.h) as its key, so that each run gives other numbers.
 RandomSource random_source(const Builder& b, int64_t stream);
-/// Returns a source whose key is `seed`, so that each run gives the same numbers.
+/// Returns a source with `seed` as its key, so that each run gives the same numbers.
 RandomSource random_source(const Builder& b, int64_t stream, uint64_t seed);
 
 /// Returns the type in which the functions below compute numbers of the wanted `type`: f64, or f32 for any other.
@@ -25,7 +25,7 @@ Expr uniform(const RandomSource& from, DType type, const Dims& dims);
 Expr exponential(const RandomSource& from, DType type, const Dims& dims);
 /// Returns normally distributed numbers with mean 0 and deviation 1.
 Expr normal(const RandomSource& from, DType type, const Dims& dims);
-/// Draws classes from shares[batch, classes], whose rows sum to 1: i64[batch, samples], with replacement.
+/// Draws classes with replacement: i64[batch, samples]. Each row of shares[batch, classes] holds probabilities.
 Expr drawn(const RandomSource& from, Expr shares, const Dim& samples);
 /// Draws classes without replacement, with probabilities proportional to weights[batch, classes]: i64[batch, samples].
 Expr drawn_once(const RandomSource& from, Expr weights, const Dim& samples);

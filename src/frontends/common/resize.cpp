@@ -116,7 +116,7 @@ Expr Resizing::sizes_along(const std::vector<int64_t>& axes) const {
   return convert(sizes(*x_.at, list), DType::f64);
 }
 
-/// Sets the result's sizes to those in `computed`, f64[axes].
+/// Sets the result's sizes of `axes` to run-time values: `computed` holds one f64 for each axis.
 void Resizing::set_computed_sizes(const std::vector<int64_t>& axes, Expr computed) {
   Dims found = x_.at->sizes_or_bound(convert(computed, DType::i64), std::vector<std::optional<Dim>>(axes.size()));
   for (size_t i = 0; i < axes.size(); ++i) op.dims[axes[i]] = found[i];

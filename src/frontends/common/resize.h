@@ -27,14 +27,14 @@ class Resizing {
   /// Multiplies sizes by scales and rounds down. The product is rounded to f32 first, as in onnxruntime: 10 * 0.7f is
   /// 7. E155 for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
-  /// Multiplies sizes by scales f64[axes] that are computed at run time.
+  /// Multiplies sizes by `scales`, run-time values in f64, one for each of `axes`.
   void set_scales(const std::vector<int64_t>& axes, Expr scales);
-  /// Uses one scale for all axes: the smallest of the ratios new size / size if `not_larger`, else the largest. The
-  /// second form takes sizes computed at run time, f64[axes].
+  /// Uses one scale for all of `axes`: the smallest of the ratios new size / size if `not_larger`, else the largest.
+  /// The second form takes run-time sizes in f64.
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger);
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger);
   /// Sets the part of x that tf_crop_and_resize resizes: the starts along these axes, then the ends, as fractions of
-  /// x's sizes. Other axes are kept whole. The second form takes run-time numbers, f64[2 * axes].
+  /// x's sizes. Other axes are kept whole. The second form takes run-time numbers in f64.
   void set_region(const std::vector<int64_t>& axes, const std::vector<double>& region);
   void set_region(const std::vector<int64_t>& axes, Expr region);
 

@@ -11,8 +11,8 @@
 namespace weft::frontend {
 namespace {
 
-/// Returns image[batch, spatial..., channels] at integer positions. `position` has, for each spatial axis, the
-/// coordinates [batch, points...].
+/// Returns pixels of image[batch, spatial..., channels] at integer positions. position[a] holds the coordinates [batch,
+/// points...] along spatial axis a.
 Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   Values parts;
   for (Expr p : position) parts.push_back(with_last_axis(convert(p, DType::i64)));
@@ -121,7 +121,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// The samples of all regions along one axis: every bin has `most` samples, but may use only the first of them.
+/// The samples of all regions along one axis. Every bin has `most` samples; only the first few of them may be in use.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
   Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]

@@ -21,7 +21,7 @@ struct RegionForm {
   int64_t rows = 1, columns = 1;  ///< bins of each region
   int64_t samples = 0;            ///< samples of a bin along each axis; 0: ceil(the bin's size in pixels)
   double scale = 1;               ///< factor from the regions' coordinates to x's
-  bool largest = false;           ///< a bin is the largest of its samples, not their mean
+  bool largest = false;           ///< a bin is the largest weighted pixel of its samples, not the samples' mean
   bool half_pixel = true;         ///< the centre of the first pixel is at 0.5, not 0 (`aligned` in PyTorch)
 };
 /// Pools regions rois[count, 4] = (x1, y1, x2, y2) to [count, channels, rows, columns]; region i is in image batch[i].

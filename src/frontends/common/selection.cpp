@@ -24,7 +24,7 @@ static Expr order_of_rows(Expr x) {
   return {&c, loop_over(c, columns, {iota(c, rows)}, 0, body)[0]};
 }
 
-/// Returns true where a row of x [rows, columns] differs from the row before. Rows of zero columns are equal.
+/// Returns true for row 0 of x [rows, columns] and for rows that differ from the row before. Empty rows are equal.
 static Expr starts_group(Expr x) {
   const Builder& c = *x.at;
   Expr place = iota(c, x.dims()[0]);

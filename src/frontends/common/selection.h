@@ -3,7 +3,7 @@
 #include "frontends/common/expr.h"
 #include "ops/reduce.h"
 
-/// Sorting, running sums, and selections whose size depends on data. A selection counts first, binds the count to a
+/// Sorting, running sums, and selections with sizes that depend on data. A selection counts first, binds the count to a
 /// symbolic size and fills a tensor of that size (docs/symbolic_sizes.md).
 namespace weft::frontend {
 
@@ -15,7 +15,8 @@ Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool rev
 struct Ordered {
   Expr values, places;
 };
-/// Returns the k largest or smallest along an axis, the best first. E151 if k is known to be outside [0, size].
+/// Returns the k largest or smallest elements along an axis, in descending or ascending order. E151 if k is known to be
+/// outside [0, size].
 Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest = true);
 /// Sorts along an axis in ascending order.
 Ordered sorted(Expr x, int64_t axis = 0);
@@ -31,11 +32,11 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off);
 Expr true_places(Expr flags);
 /// Returns the coordinates of nonzero elements, i64[rank, count]; a scalar counts as rank 1.
 Expr nonzero(Expr x);
-/// Flattens x to a vector.
 Expr flat(Expr x);
 
 /// Groups of equal elements or slices along an axis: one member of each group, the index of its first member, the group
-/// of each element, the size of each group. Groups are in ascending order, or in the order of their first members.
+/// of each element, the size of each group. Groups are in ascending order if `is_sorted`, else in the order of their
+/// first members.
 struct Groups {
   Expr values, first, inverse, counts;
 };

@@ -23,7 +23,7 @@ struct Cut {
   int64_t step = 1;
   Value start_data = {}, end_data = {};  ///< the value of such a bound, i64[1]
 };
-/// Slices x along the axes of `cuts`, which must differ; returns x itself if nothing is cut off.
+/// Slices x along the axes of `cuts`, which must be distinct; returns x itself if nothing is cut off.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
 /// Returns x with the slice `part` (positive steps, known bounds) replaced by `value`, which is broadcast.
 Expr replaced(Expr x, const Cut& part, Expr value);
@@ -32,7 +32,8 @@ Expr replaced(Expr x, const Cut& part, Expr value);
 Values split(Expr x, int64_t axis, const Dims& parts);
 /// Repeats x `repeats[a]` times along each axis a.
 Expr tile(Expr x, const Dims& repeats);
-/// Pads x (a negative number removes elements), one entry for each axis. `fill` is a scalar of x's type; null: 0.
+/// Pads each axis a of x with before[a] and after[a] elements; negative numbers remove elements. `fill` is a scalar of
+/// x's type; null: 0.
 Expr pad(Expr x, Dims before, Dims after, PadMode mode = PadMode::constant, Value fill = {});
 /// Returns windows of `size` elements along an axis, `step` apart: [.., windows, .., size].
 Expr unfold(Expr x, int64_t axis, int64_t size, int64_t step);

@@ -40,8 +40,9 @@ Expr channels_last(Expr x);
 /// default). An axis of size n has floor((n + pads - dilation * (kernel - 1) - 1) / stride) + 1 windows. The kernel of
 /// `window` is taken from w.
 Expr convolution(Expr x, Expr w, Window window, int64_t groups = 1, std::optional<DType> type = {});
-/// Transposed convolution, the gradient of a convolution by its input: x[batch, in, spatial...], w[in, out / groups,
-/// kernel...] -> [batch, out, (size - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pads ...].
+/// Computes a transposed convolution, the gradient of a convolution with respect to its input: x[batch, in,
+/// spatial...], w[in, out / groups, kernel...] -> [batch, out, (size - 1) * stride + dilation * (kernel - 1) + 1 +
+/// output_padding - pads ...].
 Expr transposed_convolution(Expr x, Expr w, Window window, std::vector<int64_t> output_padding = {},
                             int64_t groups = 1);
 /// Returns y[batch, channels, ...] + bias[channels], or y if bias is null.

@@ -34,7 +34,7 @@ struct Node {
   int64_t index = 0;
   std::vector<std::pair<std::string_view, AttributeValue>> attributes = {};
 };
-/// Returns "node 12 'cat_3' (Concat)".
+/// Returns the node as text: "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
 /// A list of tensors that was created without element sizes.
@@ -136,7 +136,7 @@ class Call : public Builder {
   /// Marks the results as complex numbers.
   void give_pairs() { gives_pairs_ = true; }
   bool gives_pairs() const { return gives_pairs_; }
-  DType output_type(size_t i = 0) const;  ///< E140, E149
+  DType output_type(size_t i = 0) const;  ///< E140 if there is none, E149 if Weft lacks the type
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   Expr input(size_t i) const;  ///< E140 if it is not given
   const Values& inputs() const { return inputs_; }
@@ -154,7 +154,7 @@ class Call : public Builder {
   std::optional<std::string> constant_text(size_t i) const;  ///< input `i` if it is one constant string
   /// Returns the new sizes of x in input `i`; one may be -1, which is inferred.
   Dims sizes_for(Expr x, size_t i) const;
-  /// Returns the axes in input `i`, counted from the front and sorted (E143).
+  /// Returns the axes in input `i`, counted from the front, sorted, without duplicates; E143 if one is out of range.
   std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
 
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
@@ -168,12 +168,13 @@ class Call : public Builder {
   const Sizes& shape(std::string_view attribute) const;  ///< E142 if it is not given
   /// Returns a type attribute; nothing if Weft lacks the type. E142 if the attribute is missing.
   std::optional<DType> type(std::string_view attribute) const;
-  /// Returns an enumeration attribute as a number: its value, or its index among these names (E145).
+  /// Returns an enumeration attribute as a number: its value, its index among `names` (E145 if not there), or 0 if
+  /// missing.
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 if it is not given
   /// Marks an attribute as read although it has no effect in Weft.
   void ignore(std::string_view attribute) const { find(attribute); }
-  void check_attributes() const;  ///< E141 for an attribute that was not read
+  void check_attributes() const;  ///< E141 for an unread attribute that is no type
 
   std::string name() const override { return node_.op; }
   [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
@@ -204,7 +205,7 @@ enum class Steps : uint8_t {
   kept,     ///< passes values on as they are (control flow, variables)
 };
 
-/// The treatment of complex numbers by an operator. Operators with Steps::moved are treated as `apart`.
+/// The treatment of complex numbers by an operator. With Steps::moved, `refused` means `apart`.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function

@@ -298,7 +298,7 @@ Tensor Checkpoint::stored(const std::string& key, const std::string& name, DType
   return {.dtype = type, .dims = entry.dims, .data = data};
 }
 
-/// Reads a partitioned variable, whose slices have entries of their own.
+/// Reads a partitioned variable: each of its slices has its own entry.
 Tensor Checkpoint::joined(const std::string& key, const std::string& name, DType type) {
   const Entry& entry = entry_of(key, name);
   int64_t elements = element_count(entry.dims), given = 0;

@@ -23,14 +23,14 @@ class Checkpoint {
  public:
   /// Makes a checkpoint without variables.
   Checkpoint() = default;
-  /// Reads `variables/` in the model's folder. E103, E108: the index is damaged; E160, E161: it cannot be opened.
+  /// Reads `variables/` in the model's folder. E103, E108, E150: the index is damaged; E160, E161: it cannot be opened.
   explicit Checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& key) const { return entries_.contains(key); }
   /// Returns the key of the object that was saved under this full name; empty if none or several were.
   std::string key_of(const std::string& full_name);
-  /// Returns the value of a key, or a part of it. E108 for a wrong checksum, E149 for a type that Weft lacks, E161 for
-  /// a shard that is missing or too short.
+  /// Returns the value of a key, or a part of it. E108 and E148 for damaged values, E149 for a type that Weft lacks,
+  /// E161 for a shard that is missing or too short.
   Tensor read(const std::string& key, const CheckpointSlice& slice = {});
 
  private:

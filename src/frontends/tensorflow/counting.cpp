@@ -94,7 +94,7 @@ class Trial {
     return inner;
   }
 
-  /// Returns the number added to a counter, if the size is one counter plus a number; nothing for other expressions.
+  /// Returns `size` minus a counter if the difference has no counter; nothing for other sizes.
   std::optional<Dim> beside_counter(const Dim& size) const {
     for (const Dim& symbol : symbols_) {
       if (symbol.is_constant()) continue;

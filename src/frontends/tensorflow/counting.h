@@ -10,8 +10,8 @@ struct Counted {
   std::vector<std::optional<Dim>> counters;  ///< for carried values that are start + trip number: start
   std::vector<bool> is_rows;  ///< true for carried lists that trip t writes only at t and that no trip reads
 };
-/// Finds the counters and the number of trips of a loop whose condition only compares counters with sizes known before
-/// the loop. For that it builds the body as a trial.
+/// Finds the counters and the number of trips of a loop with a condition that only compares counters with sizes known
+/// before the loop. For that it builds the body as a trial.
 std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& first);
 
 /// Returns a counter's value in trip number `trip`, with the type of the carried value.

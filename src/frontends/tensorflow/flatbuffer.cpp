@@ -32,7 +32,7 @@ size_t FlatTable::follow(size_t at) const {
 }
 
 FlatTable::FlatTable(std::span<const std::byte> file, size_t at) : file_(file), at_(at) {
-  int64_t layout = static_cast<int64_t>(at) - load<int32_t>(at);  // its vtable may come before or after it
+  int64_t layout = static_cast<int64_t>(at) - load<int32_t>(at);  // a vtable may come before or after its table
   if (layout < 0) fail_damaged(cat("the table at ", at, " has its layout at ", layout));
   layout_ = layout;
   size_t size = load<uint16_t>(layout_);

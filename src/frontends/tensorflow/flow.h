@@ -22,7 +22,7 @@ Values run_loop(Call& c, const FlowLoop& loop);
 const OpenList* reserved(Call& c, Value value);
 /// Returns zeros, or empty strings.
 frontend::Expr zeros(const Builder& b, DType type, const Dims& dims);
-/// Returns a list of zeros whose elements have these sizes.
+/// Returns the tensor for a list of zeros, or of empty strings, with elements of these sizes.
 frontend::Expr filled(const Builder& b, const OpenList& list, const Dims& element);
 
 }  // namespace weft::tensorflow

@@ -244,7 +244,7 @@ class GraphImporter final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Returns the outputs that the caller named, else those of the signature, else the nodes whose results none reads.
+  /// Returns the outputs that the caller named, else the signature's, else the nodes with results that no node reads.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});
@@ -381,8 +381,7 @@ class GraphImporter final : public Graphs {
       indexes_[number] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[number], std::move(results), is_ordered);
     }
-    // With fixed inputs, a branch with unknown operators may never be built, so they are reported when they are
-    // translated.
+    // With `judged` or fixed inputs (some branches are then never built), operators are checked in their translation.
     if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);

@@ -32,10 +32,11 @@ struct ImportOptions {
 };
 
 /// Translates the main graph of a model. An open size of an input becomes a new symbol. Quantised values are integers;
-/// operators read them dequantised and quantise their results, so the passes find integer products as in ONNX models.
-/// A variable that the model writes becomes an input, with its first value as the default, and an output.
+/// operators read them dequantised and quantise their results, so the passes find integer products as in ONNX models. A
+/// variable that the model writes becomes an input, with its first value as the default, and an output.
 ///
-/// Throws E120 naming every operator that Weft lacks, E121 for custom operators, and the errors of operators.
+/// Throws E121 naming all custom operators, else E120 naming every operator that Weft lacks, E132 and E133 for a value
+/// or output that no operator makes, and the errors of operators.
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options = {});
 
 }  // namespace weft::tensorflow

@@ -71,7 +71,7 @@ AttributeValue value_of(const FlatTable& table, const Option& field) {
   return std::vector<int64_t>(numbers.begin(), numbers.end());
 }
 
-/// Adds the defaults of options whose table the file leaves out.
+/// Adds the default options of an operator, for a file that leaves out the table of options.
 void add_defaults(int64_t options, Node& node) {
   for (const Option& field : option_fields) {
     if (options == 0 || field.options != options) continue;

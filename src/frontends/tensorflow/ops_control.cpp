@@ -10,7 +10,7 @@ namespace {
 
 using namespace frontend;
 
-/// Builds a graph in the module of `body`; returns its results, followed by the values of `variables`.
+/// Builds a graph in the module of `body`; returns its results, then (not for a condition) the values of `variables`.
 Values graph_of(Call& c, int64_t graph, const Builder& body, const Values& outside,
                 const std::set<std::string>& variables, bool is_condition = false) {
   Values arguments;
@@ -32,7 +32,7 @@ Values assigned(Call& c, Values results, const std::set<std::string>& variables)
   return results;
 }
 
-/// Runs the first of several graphs whose condition holds, or else the last. `condition` builds graph k's condition.
+/// Runs the first graph with a true condition, or else the last graph. `condition` builds the condition of graph k.
 Values select_graph(Call& c, const std::vector<int64_t>& graphs,
                     const std::function<Expr(const Builder&, size_t k)>& condition) {
   auto variables = c.graphs().written_by(graphs);
@@ -104,7 +104,7 @@ Values full_var_handle(Call& c) {
   return {constant(c.module(), make_string_tensor({}, {variable_of(c.node())}))};
 }
 
-/// Imports a variable of TensorFlow 1, whose result is its value.
+/// Imports a variable of TensorFlow 1: the result is its value.
 Values own_variable(Call& c) {
   for (auto hint : {"container", "shared_name", "shape"}) c.ignore(hint);
   return {c.graphs().variable(c, variable_of(c.node()))};

@@ -264,7 +264,7 @@ Values lrn(Call& c) {
                                                   c.number("bias", 1)))};
 }
 
-/// Imports BatchMatMulV3, whose result may have a wider type than operands of 8 bits.
+/// Imports BatchMatMulV3. Operands of 8 bits may have a result of a wider type.
 Values batch_matmul_v3(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("grad_x"), c.ignore("grad_y");
@@ -288,7 +288,7 @@ Values ensure_shape(Call& c) {
   return c.inputs();
 }
 
-/// Imports Concat of version 1, whose first input is the axis.
+/// Imports Concat of version 1: its first input is the axis.
 Values concat_v1(Call& c) {
   if (c.input_count() < 2) c.fail("E140", "needs an axis and values");
   Values parts(c.inputs().begin() + 1, c.inputs().end());

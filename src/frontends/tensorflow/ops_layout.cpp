@@ -173,7 +173,7 @@ Values slice_op(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0);
   Expr wanted = c.flat(2);
-  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // a run-time -1 is the rest of the axis
+  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // a run-time -1 means the rest of the axis
     wanted = select(equal(wanted, -1), sizes(c, x.dims()) - c.flat(1), wanted);
   Dims starts = c.sizes(1), counts = sizes_in(c.module(), wanted, known_contents(wanted) ? -1 : 0);
   if (std::ssize(starts) != x.rank() || std::ssize(counts) != x.rank())
@@ -187,7 +187,7 @@ Values slice_op(Call& c) {
   return {x};
 }
 
-/// The five masks of a strided slice; bit i of each is for entry i.
+/// The five masks of a strided slice; bit i of each applies to entry i of the starts, ends and steps.
 struct StridedSlice {
   int64_t begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask;
   static bool bit(int64_t mask, size_t i) { return (mask >> i) & 1; }
@@ -244,7 +244,7 @@ class StridedSlicing {
   bool is_ellipsis(size_t i) const { return StridedSlice::bit(mask_.ellipsis_mask, i); }
   bool is_new(size_t i) const { return !is_ellipsis(i) && StridedSlice::bit(mask_.new_axis_mask, i); }
 
-  /// Picks one element of an axis, whose size becomes 1.
+  /// Picks one element of an axis. The axis stays, with size 1.
   void pick(size_t i, int64_t axis) {
     if (steps_[i] < 1) c_.fail("E145", cat("has a step of ", steps_[i], " along an axis that is removed"));
     Expr place = element(begin_, i);

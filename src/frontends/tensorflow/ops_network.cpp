@@ -176,7 +176,7 @@ Values l2_normalization(Call& c) {
   return {activated(c, x / max(length, 1e-6f))};
 }
 
-/// Computes x / (bias + alpha * sum of squares of `radius` channels on both sides)^beta.
+/// Computes x / (bias + alpha * s)^beta; s sums the squares of a channel and of `radius` channels on both sides.
 Values local_response_normalization(Call& c) {
   c.expect_rank(0, 4);
   int64_t radius = c.integer("radius", 5);

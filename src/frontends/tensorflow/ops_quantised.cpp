@@ -33,7 +33,7 @@ Expr range_input(Call& c, size_t i, int64_t rank) {
   return axis < 0 || range.rank() == 0 ? reshape(range, {}) : along(range, c.axis(axis, rank), rank);
 }
 
-/// The smallest step with which both ends of a range are within these limits: its size, and the inverse.
+/// The smallest step with which both ends of a range are within the limits: 1 / step, and the step.
 struct Scale {
   Expr inverse, size;
 };

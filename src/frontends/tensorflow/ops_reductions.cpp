@@ -62,7 +62,8 @@ Values top_k_op(Call& c) {
   return {found.values, convert(found.places, c.output_type(1))};
 }
 
-/// Computes whether fewer than k classes have a higher score than the target; false for a target that is no class.
+/// Computes whether fewer than k classes have a higher score than the target. False for a target that is no class, and
+/// for a row with an infinity or NaN.
 Values in_top_k(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 2), c.expect_rank(1, 1);

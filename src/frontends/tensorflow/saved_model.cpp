@@ -20,7 +20,7 @@ struct Signature {
   bool is_sparse = false;  ///< true if a value consists of several tensors
 };
 
-/// A MetaGraphDef whose graph is not parsed yet.
+/// A MetaGraphDef; its graph is not parsed yet.
 struct MetaGraph {
   std::set<std::string> tags;
   std::map<std::string, Signature> signatures;
@@ -68,7 +68,7 @@ void read_signature(Wire wire, MetaGraph& meta) {
   }
   std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file's order is arbitrary
   std::ranges::sort(signature.outputs, {}, &GraphPort::name);
-  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // skipped: used to load only
+  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // the others only load
 }
 
 MetaGraph read_meta_graph(Wire wire) {

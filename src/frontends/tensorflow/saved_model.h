@@ -13,8 +13,8 @@ bool is_saved_model(std::span<const std::byte> file);
 /// model in memory, which has no variables. `tag` selects the graph ("serve", "serve,gpu"), `signature` the inputs and
 /// outputs; empty: the only one, or "serve" and "serving_default".
 ///
-/// Throws E103 and E108 for damaged files, E110 for a model without signatures, E310 for a tag or signature that it
-/// does not have, and what Checkpoint throws.
+/// Throws E110 for a model without a graph or signature, E149 for a signature with sparse or ragged tensors, E310 for a
+/// tag or signature that the model does not have, and the errors of read_graph_model and Checkpoint.
 GraphModel read_saved_model(Bytes file, const std::filesystem::path& folder, const std::string& source,
                             const std::string& tag = {}, const std::string& signature = {});
 

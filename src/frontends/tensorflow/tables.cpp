@@ -10,7 +10,7 @@
 namespace weft::tensorflow {
 namespace {
 
-/// The nodes of the main graph, or of a function, with the node that calls it.
+/// The nodes of the main graph, or of a function and the node that calls the function.
 struct Place {
   const std::vector<GraphNode>& nodes;
   const GraphFunction* function = nullptr;

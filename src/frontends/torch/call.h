@@ -78,13 +78,13 @@ class Call : public frontend::Builder {
   Expr pair(std::string_view argument) const;  ///< a complex tensor as pairs along a last axis of size 2
   /// Returns an argument of any kind; null if it is not given.
   const Argument* given(std::string_view argument) const { return find(argument); }
-  /// Returns argument number i, for higher-order operators, whose arguments have no names. E140 if it is not given.
+  /// Returns argument number i, for higher-order operators: their arguments have no names. E140 if it is not given.
   const Argument& argument(size_t i) const;
   /// Returns the value of the name in an argument; null if the argument is a literal, such as a Python True.
   const Binding* binding(std::string_view argument) const;
   /// Marks arguments as read although they have no effect in Weft.
   void ignore(std::initializer_list<std::string_view> arguments) const;
-  /// Throws E122 if a given argument has a value that would change the result.
+  /// Throws E122 unless `is_default`: Weft supports only the default of this argument.
   void require_default(std::string_view argument, bool is_default) const;
   /// Throws E122 for a given argument that was not read.
   void check_arguments() const;

@@ -20,7 +20,7 @@ using Table = std::unordered_map<std::string_view, Operator>;
 const Table& operators() {
   static const Table table = [] {
     Table all;
-    // The first row of a name is kept, so rows made from elementwise.def come after the other files' rows.
+    // Of rows with the same name the first is kept, so special forms come before the rows made from elementwise.def.
     for (auto part :
          {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
           reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),

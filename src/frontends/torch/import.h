@@ -27,8 +27,8 @@ struct ImportOptions {
 /// become constants. A buffer or input that the program changes in place becomes an input (a buffer with a default),
 /// and its new value a result named "NAME.next".
 ///
-/// E120 lists all operators that Weft lacks. E122 and E140-E159 concern a single node and show the line of the user's
-/// model. Each instruction's source is its node: "node 12 'add_3' (aten.add.Tensor)".
+/// E120 lists the operators that Weft lacks, at most 10. E122 and E140-E159 concern a single node and show the line of
+/// the user's model. Each instruction's source is its node: "node 12 'add_3' (aten.add.Tensor)".
 std::unique_ptr<Program> import_exported(const ExportedProgram& exported, const ImportOptions& options = {});
 
 /// Returns the type of an input as the program declares it.

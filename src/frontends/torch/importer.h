@@ -10,7 +10,7 @@
 namespace weft::torch {
 
 /// A name in the graph. Tensors that share memory form a tree: a view names its base, and the root counts all writes to
-/// the tree. A view that is read after a write is computed again; a write to a view is written to the root.
+/// the tree. A view that is read after a write is computed again; a write to a view also changes the root.
 struct Entry {
   Binding binding = {};
   Entry* base = nullptr;       ///< of a view: the tensor whose memory it shares
@@ -62,7 +62,7 @@ class Importer {
   const TensorMeta* meta_of(const Call& c, std::string_view argument) const;
   Type type_of(const TensorMeta& meta);
   void check_operators(const Graph& graph);
-  /// Returns the names that the nodes or the results of a graph read.
+  /// Returns the names that the nodes of a graph read, and the names of its results.
   const std::set<std::string>& read_in(const Graph& graph);
   /// True if Weft lacks the operator and its result is needed (an unused random number is not).
   bool is_missing(const Node& node, const Graph& graph);

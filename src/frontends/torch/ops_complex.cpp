@@ -17,7 +17,7 @@ using frontend::transformed, frontend::Way, frontend::normalized;
 
 Values one_complex(const Complex& z) { return one(pair_of(z)); }
 
-/// Returns an argument (a complex or real tensor, or a number) as complex numbers whose parts have the type `type`.
+/// Returns an argument (a complex or real tensor, or a number) as complex numbers with parts of type `type`.
 Complex complex_of(Call& c, std::string_view argument, DType type) {
   if (c.is_complex(argument)) {
     Complex z = parts(c.pair(argument));

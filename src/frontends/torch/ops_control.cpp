@@ -31,7 +31,7 @@ std::vector<Binding> bindings(const Builder& b, const Values& values) {
   return bound;
 }
 
-/// Inlines the body; torch uses such regions for gradients only.
+/// Inlines the body. The region around the body does not change its results.
 Values wrapped(Call& c) {
   std::vector<Binding> inputs;
   size_t body = 0;

@@ -142,7 +142,7 @@ Values transposed_convolved(Call& c, size_t axes) {
   return one(unbatched(y, is_added));
 }
 
-/// Imports aten.convolution, to which torch reduces all convolutions. The weight has two axes before its spatial axes.
+/// Imports aten.convolution, to which torch lowers convolutions. The weight has two axes before its spatial axes.
 Values convolution(Call& c) {
   size_t axes = c.tensor("weight").dims().size() - 2;
   if (c.tensor("weight").rank() < 3) c.fail("E140", cat("needs rank >=3, has ", c.tensor("weight").value.shape()));
@@ -210,7 +210,7 @@ Values average_pool(Call& c, size_t axes) {
   return one(unbatched(mean * (area / c.number("divisor_override")), is_added));
 }
 
-/// Averages `count` overlapping parts of an axis of n: part i is [floor(i n / count), ceil((i + 1) n / count)).
+/// Averages `count` parts of an axis of n, which may overlap; part i is [floor(i n / count), ceil((i + 1) n / count)).
 Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
   Dim size = x.dims()[axis];
   Expr i = reshape(iota(c, count), {1, count}), n = frontend::scalar(c, size), parts = frontend::scalar(c, count);

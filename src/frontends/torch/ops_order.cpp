@@ -18,11 +18,11 @@ Expr count_true(Expr flags, int64_t axis, bool keep = true) {
   return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
 }
 
-/// x and the axis `dim`; without `dim`, x as a vector if `flattens`. A scalar becomes a vector. `is_added`: a new axis.
+/// x and the axis `dim`; without `dim`, x as a vector if `flattens`. A scalar becomes a vector.
 struct Line {
   Expr x;
   int64_t axis;
-  bool is_added;
+  bool is_added;  ///< x was made a vector
 };
 Line line_of(Call& c, bool flattens) {
   Expr x = c.tensor("self");

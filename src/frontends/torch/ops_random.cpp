@@ -68,9 +68,9 @@ Values multinomial(Call& c) {
       reshape((c.flag("replacement") ? frontend::drawn : frontend::drawn_once)(source(c), shares, dims.back()), dims));
 }
 
-/// Imports dropout, which returns its input outside of training.
+/// Imports dropout. Outside of training, or with p = 0, it returns its input.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
-  Expr x = c.tensor(c.has("self") ? "self" : "input");  // dropout_ names it self
+  Expr x = c.tensor(c.has("self") ? "self" : "input");  // the in-place form says self
   double share = c.number("p", 0.5);
   if (!c.flag("train", trains) || share == 0) return {x.value, frontend::full(c, DType::boolean, x.dims(), 1)};
   Dims dims = x.dims();

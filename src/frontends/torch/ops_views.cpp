@@ -196,7 +196,8 @@ Expr row_replaced(Call& c, Expr x, Expr value) {
 }
 Values select_scatter(Call& c) { return one(row_replaced(c, c.tensor("self"), c.tensor("src"))); }
 
-/// Imports diff: subtracts its predecessor from each element, n times; `prepend` and `append` are concatenated first.
+/// Imports diff: subtracts from each element the element before (for bools: exclusive or), n times, after concatenating
+/// `prepend` and `append`.
 Values differences(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), -1), times = c.integer("n", 1);

@@ -15,7 +15,6 @@ DType promoted(const Call& c, DType a, DType b);
 /// their kind (bool, integer, float) is higher.
 DType result_type(const Call& c, std::span<const Operand> operands);
 
-/// Converts the operands to this type.
 Values as_type(const Call& c, std::span<const Operand> operands, DType type);
 
 /// Returns two arguments in their common type.

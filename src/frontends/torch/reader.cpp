@@ -260,7 +260,7 @@ Input read_input(const Field& field) {
     auto [tag, argument] = value.at("arg").only();
     if (tag == "as_tensor") return {Input::Kind::user, argument.at("name").text(), {}};
     if (tag == "as_sym_int" && argument.has("as_name")) return {Input::Kind::user, argument.at("as_name").text(), {}};
-    // A number, size or string whose value was fixed by the export.
+    // A number, size or string; the export has fixed its value.
     return {Input::Kind::constant, {}, {}};
   }
   if (kind == "constant_input") return {Input::Kind::constant, value.at("name").text(), {}};

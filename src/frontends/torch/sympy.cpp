@@ -166,7 +166,7 @@ class RelationParser : Scanner {
     if (const auto* relation = std::get_if<Relation>(&term)) return *relation;
     fail("is not a comparison");
   }
-  /// Returns a size expression whose value is at most 0 exactly where the condition holds.
+  /// Returns a size expression that is at most 0 exactly where the condition holds.
   Dim excess(const Term& term) const {
     auto [kind, a, b] = condition(term);
     if (kind == Relation::Kind::less_equal) return a - b;

@@ -160,8 +160,7 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Returns the name of a factor of a Dot. If ONNX broadcasts the factor implicitly, it is the name of the Broadcast's
-/// operand.
+/// Returns the name of a factor of a Dot. Leaves out the factor's Broadcast where ONNX broadcasts implicitly.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;

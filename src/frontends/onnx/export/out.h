@@ -20,7 +20,7 @@ constexpr int64_t exported_opset = 23, exported_format = 11;
 
 [[noreturn]] void refuse_export(const std::string& source, std::string what);
 
-/// The nodes, inputs and outputs of a body.
+/// A body of an If or a Loop: an encoded GraphProto.
 struct OutGraph {
   std::string text;
 };

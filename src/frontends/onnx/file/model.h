@@ -13,7 +13,7 @@
 #include "base/file.h"
 
 /// An ONNX model as plain data, in the structure of the file. Strings and weights are views into the mapped file, which
-/// `Model::file` keeps alive. The operators' definitions are checked later, by import.h.
+/// `Model::file` keeps alive. Whether nodes fit the definitions of their operators is checked later (import.h).
 namespace weft::onnx {
 
 /// Returns the element type with number `code` in the file format; nothing if it is undefined or Weft lacks it.
@@ -39,8 +39,8 @@ struct ValueInfo {
   TypeProto type;
 };
 
-/// A constant tensor. `bytes` are row-major and little-endian, sub-byte types packed from the low bits; they need not
-/// be aligned to the element. The reader has checked that there are exactly as many bytes as `dims` require.
+/// A constant tensor. `bytes` are row-major and little-endian, sub-byte types packed from the low bits; their address
+/// may be unaligned. The reader has checked that there are exactly as many bytes as `dims` require.
 struct TensorData {
   DType type = DType::f32;
   std::vector<int64_t> dims = {};
@@ -49,7 +49,7 @@ struct TensorData {
   std::vector<std::string_view> strings = {};  ///< the elements if `type` is string
 };
 
-/// Non-zero values and their positions: `indices` is [n] (linear) or [n, rank].
+/// Non-zero values and their positions: `indices` is [count] (flat positions) or [count, rank].
 struct SparseTensor {
   TensorData values;
   TensorData indices;
@@ -119,7 +119,7 @@ struct OpsetImport {
   int64_t version = 0;
 };
 
-/// A function that the model defines: an operator whose body is a graph of other operators.
+/// A function that the model defines: an operator that is computed by a graph of other operators.
 struct Function {
   std::string_view domain;
   std::string_view name;

@@ -408,7 +408,7 @@ void check_versions(Model& model, const ReadOptions& options) {
   }
 }
 
-/// True if the first field could be one of ModelProto's. Other files get an error that says what they are.
+/// True if the first field could be one of ModelProto's.
 bool starts_like_a_model(std::span<const std::byte> file) {
   if (file.size() < 2) return false;
   constexpr int numbers[] = {1 << 3, 5 << 3};

@@ -21,10 +21,9 @@ struct ReadOptions {
   int64_t max_nesting = 256;                     ///< limit of graphs within graphs
 };
 
-/// Reads a model file without copying it: the result holds views into the mapping. Files over 2 GiB are fine.
-/// Throws E101-E108 (no file, not a model, cut, damaged), E110-E113 (no graph, opset missing, too new or too old),
-/// E146-E150 (tensors whose dims, type and bytes disagree), E152 (nesting), E153 (nodes), E160 and E161 (external
-/// data).
+/// Reads a model file without copying it: the result holds views into the mapping. Files over 2 GiB are fine. Throws
+/// E101-E108 (empty, not a model, cut, unreadable, damaged), E110-E113 (no graph, opset missing, too new or too old),
+/// E146-E150 (invalid dims, type or bytes of a tensor), E152 (nesting), E153 (nodes), E160 and E161 (external data).
 Model read_model(const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// Reads a model in memory; external weights need `options.external_data_dir`.

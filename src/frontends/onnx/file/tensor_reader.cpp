@@ -91,7 +91,7 @@ uint64_t checked_bytes(const Fields& f, DType type, int64_t count) {
   return total_bits / 8 + (total_bits % 8 != 0);
 }
 
-/// Refuses more or fewer bytes than the dims require; `available` is how many bytes the file could hold.
+/// Refuses more or fewer bytes than the dims require; `available` is the size of the file.
 void require_bytes(const Fields& f, DType type, uint64_t need, uint64_t have, uint64_t available) {
   if (have == need) return;
   fail_tensor(f, need > available ? "E147" : "E148",

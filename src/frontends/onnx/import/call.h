@@ -78,11 +78,11 @@ class Call : public frontend::Builder {
   const SparseTensor& sparse_tensor(std::string_view attribute) const;  ///< E142 if it is not given
   const Graph& graph(std::string_view attribute) const;                 ///< E142 if it is not given
   const TypeProto& type(std::string_view attribute) const;              ///< E142 if it is not given
-  DType element(std::string_view attribute) const;                      ///< ONNX's number of a type; E149 if unknown
+  DType element(std::string_view attribute) const;  ///< reads ONNX's number of a type; E149 if unknown
   DType element(std::string_view attribute, DType fallback) const;
   /// Marks an attribute as read although it has no effect in Weft.
   void ignore(std::string_view attribute) const;
-  /// Throws E141 for an attribute that was not read.
+  /// Throws E141 for an attribute that was not read; opsets below 6 may have an unread `consumed_inputs`.
   void check_attributes() const;
 
   std::string name() const override { return std::string(node_.op_type); }
@@ -118,7 +118,7 @@ struct Operator {
   std::string_view limits = {};
 };
 
-/// Returns every operator of every domain, by name.
+/// Returns all operators, sorted by domain and name.
 std::vector<Operator> all_operators();
 
 // Declares, for each family of operators, the function that returns its part of the table.

@@ -102,7 +102,7 @@ std::vector<std::string> visible_names(const Scope& scope) {
   return {names.begin(), names.end()};
 }
 
-/// Counts a graph or function as one level of nesting during its lifetime. E152 above the limit.
+/// Counts a graph or function as one level of nesting until it is translated. E152 above the limit.
 class Nesting {
  public:
   Nesting(int64_t& depth, int64_t limit) : depth_(depth) {
@@ -559,7 +559,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // If a problem inside the node's body was reported before, this error's text becomes the reason of that problem.
+      // A problem of the node's body that was reported before gets this error's reason if it has none.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);

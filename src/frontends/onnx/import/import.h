@@ -34,7 +34,7 @@ struct SizeDecisions {
   std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
 };
 
-/// An operand whose value must be known at compile time: axes, steps, the condition of some If nodes.
+/// An operand that must be known at compile time: axes, steps, the condition of some If nodes.
 struct StaticOperand {
   std::vector<std::string> inputs;  ///< inputs of the model, all small, that determine the operand
   std::string op;
@@ -42,7 +42,7 @@ struct StaticOperand {
   bool is_length = false;  ///< only the number of elements matters, not their values
 };
 
-/// The inputs whose values are needed before the model can be compiled, and why.
+/// The inputs that need values before the model can be compiled, and the operands that need them.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
   bool is_all = false;            ///< true if all errors of the import are about these operands
@@ -65,15 +65,15 @@ struct ImportOptions {
   /// If set, receives the faults of nodes, and the import goes on: the program then contains the nodes that could be
   /// translated.
   std::vector<NodeFault>* faults = nullptr;
-  StaticNeeds* needs = nullptr;  ///< receives the needs of the model, beside the error
+  StaticNeeds* needs = nullptr;  ///< if the import fails: receives the model's needs
 };
 
 /// Translates a model into a program. A named size becomes a symbol of that name, an unnamed one a new symbol. Each
 /// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
-/// One error reports all faults of the model: E120 and E121 list every operator that Weft lacks; E130-E134 are faults
-/// of the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those
-/// of functions. Large weights stay in the model's file, which the program keeps mapped.
+/// One error lists the faults of the model, at most 50: operators that Weft lacks (E120, E121); faults of the graph
+/// (E130-E134: a cycle, two producers, no producer of a value or an output, no type), of single nodes (E140-E145,
+/// E151-E158) and of functions (E153, E154). Large weights stay in the model's file, which the program keeps mapped.
 ///
 /// If a comparison of unknown sizes decides the rank of a value, the importer guesses its outcome. If the model cannot
 /// be translated with that guess, the importer tries the opposite.

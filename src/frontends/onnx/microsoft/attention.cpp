@@ -33,8 +33,9 @@ Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
 }
 
-/// Returns a bool mask of the valid keys. `mask` has lengths [batch] (or [3 * batch + 2], which begins with lengths),
-/// ends and starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all].
+/// Returns which keys are valid. `mask` has lengths [batch] (or [3 * batch + 2], which begins with lengths), ends and
+/// starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, longest, longest],
+/// where `longest` is the model's maximum number of tokens.
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
     Expr key = along(iota(c, keys), 3, 4);
@@ -103,7 +104,7 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
 }
 
 /// Returns a cache in the order of the beams. Beam search does not reorder caches: beams[batch, beam, token] is the
-/// beam whose cache row holds a past token.
+/// beam that holds a past token in its cache row.
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];
@@ -159,7 +160,7 @@ Values heads_attention(Call& c, const Slots& slots) {
   }
   double scale = head_scale(c, h.q);
   bool causal = c.flag("unidirectional"), wants_scores = c.wants_output(3);
-  if (causal && !cache.has_room) {  // cross attention has no causal order
+  if (causal && !cache.has_room) {  // refuses cross attention, which has no causal order
     GuardCollector guards(c.module());
     require_equal(k.dims()[2], cache.past + h.q.dims()[2], "keys and rows of unidirectional attention");
   }
@@ -244,7 +245,8 @@ Values quantized_attention(Call& c) {
 }
 
 /// Returns T5's bias of scores: a learnt number for each head and bucket of distances, [1, heads, rows, keys]. Half of
-/// the buckets hold one distance each. For longer distances, up to max_distance, the bucket grows with the logarithm.
+/// the buckets hold one distance each. For longer distances, up to max_distance, the bucket's number grows with the
+/// logarithm of the distance.
 Values relative_position_bias(Call& c) {
   Expr table = arg(c, 0);  // [buckets, heads]
   double most = static_cast<double>(c.integer("max_distance"));

@@ -26,12 +26,12 @@ Expr without_leading_padding(Call& c, Expr ids, double pad) {
 struct EncoderStates {
   Values context;              ///< in the order of the decoder's inputs after the tokens
   Values cross;                ///< keys and values of the encoder's tokens: the decoder's inputs after the pasts
-  Values pasts;                ///< key and value caches of the prompt
+  Values pasts;                ///< key and value caches of the prompt; empty if the decoder computes them
   std::optional<Expr> scores;  ///< scores of the token after the prompt; nothing if the decoder computes them
 };
 
-/// Runs the encoder's graph. Its outputs are keys and values of the encoder's tokens. If the graph also runs the
-/// decoder for the first tokens, scores, hidden states and the pasts of these tokens come before them.
+/// Runs the encoder's graph. Its last outputs are the keys and values of the encoder's tokens. If the graph also runs
+/// the decoder for the first tokens, its first outputs are the scores, hidden states and pasts of these tokens.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";
@@ -125,7 +125,7 @@ struct BeamRules {
 /// Scores of finished sequences are divided by length ^ penalty; unused places have the score -inf.
 struct Beams {
   Expr tokens, scores;      ///< of the beams: [batch, beams, most]; sums of log-probabilities [batch, beams]
-  Expr done;                ///< true if the search of the row has ended, [batch, 1]
+  Expr done;                ///< true if the search of the batch element has ended, [batch, 1]
   Expr ended, ended_score;  ///< finished sequences and their scores: [batch, beams, most], [batch, beams]
   Expr used;                ///< the number of finished sequences, at most `beams`, [batch, 1]
 

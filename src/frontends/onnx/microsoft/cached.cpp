@@ -210,7 +210,7 @@ struct Grouped {
   NewTokens at;
   Expr own;  ///< position of each row, [batch, 1, rows, 1]
   bool causal;
-  int64_t window;  ///< number of keys that a query attends to, its own included
+  int64_t window;  ///< number of keys that a query attends to, its own included; <= 0: no limit
   double scale, softcap;
   Value sinks = {};  ///< [heads]; null: none
 };

@@ -30,7 +30,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
   return r;
 }
 
-/// Returns bool[batch, vocabulary], true for the tokens in ids[batch, n] whose `counts` is true.
+/// Returns bool[batch, vocabulary], true for those tokens of ids[batch, n] for which `counts` is true.
 static Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
@@ -177,7 +177,8 @@ Values token_search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The carried values: tokens [batch, most] so far, the next token to decode, if each row has ended, state, pasts.
+  // The carried values: tokens [batch, most] so far, the next token, whether each row has ended, the choice's state,
+  // pasts.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -221,7 +222,7 @@ struct SamplingRules {
 };
 
 /// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double>
-/// makes it from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1).
+/// makes it from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod (2^31 - 1)).
 /// onnxruntime uses this generator, so the same seed gives the same tokens.
 Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
@@ -235,8 +236,9 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces scores by `filter`. These are the scores of the least likely tokens that together have a
-/// probability of at most 1 - top_p, or (takes_from_the_top) of all tokens after the likeliest ones that exceed top_p.
+/// Top-p sampling: replaces some scores by `filter`. These are the scores of the least likely tokens that together have
+/// a probability of at most 1 - top_p, except the `least` likeliest tokens. With takes_from_the_top they are the scores
+/// of all tokens after the likeliest ones that together exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];

@@ -17,7 +17,7 @@ struct ScoreRules {
   int64_t ngram, end;
   Value penalty, least, allowed;  ///< f32[], i64[], bool[vocabulary]; null: none
 };
-/// Reads the node's rules. The numbers are the indices of inputs min_length, repetition_penalty and vocab_mask.
+/// Reads the node's rules. The parameters are the indices of the inputs min_length, repetition_penalty and vocab_mask.
 ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed);
 /// Applies the rules to scores[rows, vocabulary] of the token after tokens[rows, length].
 Expr ruled(const Builder& b, const ScoreRules& r, Expr scores, Expr tokens);

@@ -27,7 +27,8 @@ struct Tokens {
   Expr sequence, number, position;  ///< [tokens]: the sequence, the index among its new tokens, among all its tokens
 };
 
-/// Finds them for `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past lengths, [batch].
+/// Returns sequence and positions of `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past
+/// lengths, [batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences given by the running sums of their lengths. A run fails unless the sums begin at 0, end at the number of
@@ -46,7 +47,8 @@ struct Continued {
   Dim tokens, reach;
 
   Continued(Call& call, Expr x, Expr before);
-  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; all i64 of one shape.
+  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; all three are i64 of
+  /// one shape.
   Expr at(Expr sequence, Expr start, Expr position) const;
   /// Returns the last `reach` rows of each sequence, [batch, reach, n].
   Expr last(const Ragged& r) const;

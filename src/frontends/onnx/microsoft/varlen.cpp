@@ -74,7 +74,7 @@ Expr gate_of(Call& c, size_t i, const Packed& p) {
   return reshape(x, {p.v.dims()[0], p.v.dims()[1], width});
 }
 
-/// Returns the logarithm of the factor by which the state decays after each token, [tokens, heads, size or 1].
+/// Returns the logarithm of the factor by which the state decays at each token, [tokens, heads, size or 1].
 Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bound) {
   Expr g = gate_of(c, 4, p);
   if (activation == "none") return g;

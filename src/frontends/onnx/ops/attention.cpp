@@ -181,7 +181,7 @@ Values linear_attention(Call& c) {
   return {convert(join_heads(y.rows), type), convert(y.state, type)};
 }
 
-/// Imports attention whose scores and probabilities are changed by graphs in the node's attributes.
+/// Imports attention with graphs in the node's attributes that change scores and probabilities.
 Values flex_attention(Call& c) {
   Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
   c.expect_ranks({{0, 4}, {1, 4}, {2, 4}});

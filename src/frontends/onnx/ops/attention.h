@@ -12,7 +12,7 @@ Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t
 /// Returns the attribute `scale`, or else default_scale(q).
 double head_scale(Call& c, Expr& q);
 
-/// A recurrence over tokens with a state matrix for each head, [batch, heads, dk, dv]:
+/// A recurrence over tokens with a state matrix for each head, [batch, heads, key size dk, value size dv]:
 ///     state' = exp(decay) state + key^T (rate (value - key exp(decay) state)), result = query state'
 /// q, k and v are [batch, heads, tokens, ..]. decay is [.., dk or 1] (null: no decay), rate [.., 1] (null: adds key^T
 /// value); both may have one head for all. There may be more or fewer heads of queries than of keys.

@@ -349,7 +349,7 @@ Values svm_classifier(Call& c) {
   auto coefficients = c.floats("coefficients"), vectors = c.floats("support_vectors"), rho = c.floats("rho");
   if (std::ssize(supports_of) != labels.count() || labels.count() < 2)
     c.unsupported(cat("with supports for ", supports_of.size(), " of ", labels.count(), " classes is not supported"));
-  constexpr int64_t max_classes = 256;  // tables of pairs grow with its third power
+  constexpr int64_t max_classes = 256;  // tables of pairs grow with the cube of the number of classes
   if (labels.count() > max_classes)
     c.unsupported(cat("of ", labels.count(), " classes is not supported, ", max_classes, " are the most"));
   int64_t supports = 0;

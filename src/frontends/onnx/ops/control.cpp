@@ -85,7 +85,7 @@ std::optional<SizeCondition> size_condition(Value condition) {
   }
 }
 
-/// Translates one branch of an If whose branches' results differ in rank: decides the condition at compile time.
+/// Translates one branch of an If, chosen at compile time because the branches' results differ in rank.
 Values decided_branch(Call& c, const std::string& why) {
   auto known = size_condition(c.input(0));
   if (!known) c.unsupported(cat(why, " needs a condition that follows from sizes or constants"));
@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// True for a loop with few trips that builds a list: it is unrolled, so that the list's items are known.
+/// True for a loop with few trips that carries a list of known items: it is unrolled, so that the items stay known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();

@@ -31,7 +31,7 @@ Values two_operands(Call& c) {
   return {in[0], reshape(Expr{&c, in[1]}, dims)};
 }
 
-/// Imports a function whose row in elementwise.def has the node's name in its onnx column.
+/// Imports a function that elementwise.def lists with the node's name in its onnx column.
 Values from_table(Call& c) {
   const auto fns = all_fns();
   auto row = std::ranges::find(fns, c.node().op_type, &FnInfo::onnx);

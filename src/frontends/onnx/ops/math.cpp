@@ -141,7 +141,7 @@ Values fused_matmul(Call& c) {
   return {alpha == 1 ? y : y * alpha};
 }
 
-/// Imports Gemm with an activation, whose parameters are attributes.
+/// Imports Gemm with an activation; the activation's parameters are attributes.
 Values fused_gemm(Call& c) {
   Expr y{&c, gemm(c)[0]};
   std::string name = c.text("activation");

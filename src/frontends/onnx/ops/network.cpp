@@ -92,7 +92,7 @@ void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<i
   }
 }
 
-/// Imports ConvTranspose, and ConvTransposeWithDynamicPads, whose pads are input 2, before the bias.
+/// Imports ConvTranspose and ConvTransposeWithDynamicPads. The second has the pads as input 2, before the bias.
 Values conv_transpose(Call& c) {
   bool has_pads = c.node().op_type == "ConvTransposeWithDynamicPads";
   size_t bias = has_pads ? 3 : 2;
@@ -118,7 +118,7 @@ Values conv_transpose(Call& c) {
 }
 
 Values conv_integer(Call& c) {
-  // A byte minus its zero point fits i16.
+  // A byte minus its zero point fits in i16.
   Expr x = convert(arg(c, 0), DType::i16), w = convert(arg(c, 1), DType::i16);
   if (c.has_input(2)) x = x - convert(reshape(arg(c, 2), {}), DType::i16);
   if (c.has_input(3)) {
@@ -353,7 +353,7 @@ Values rms_normalization(Call& c) {
   return out;
 }
 
-/// Imports com.microsoft's GroupNorm and SkipGroupNorm. The latter adds the skip and its bias first; that sum is output
+/// Imports com.microsoft's GroupNorm and SkipGroupNorm. The second adds the skip and its bias first; that sum is output
 /// 1.
 Values diffusion_group_norm(Call& c, bool has_skip) {
   Expr x = arg(c, 0);
@@ -417,7 +417,7 @@ Values embedded(Call& c, Value position_ids, const Table& table) {
   if (c.has_input(1) && c.has_input(4)) sum = sum + gather(table(4), arg(c, 1));
   Expr y = normalized(sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
-  // The number of valid tokens of each sequence.
+  // The number of valid tokens of each sequence; 0 if the node has no mask.
   Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
   if (c.has_input(7)) counts = reduce(ReduceFn::sum, convert(arg(c, 7), DType::i32), {1}, false);
   return {y, counts, sum};

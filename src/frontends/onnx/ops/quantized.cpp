@@ -331,8 +331,8 @@ Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
   return reshape(Expr{&c, concat(c, parts, bytes.rank())}, all);
 }
 
-/// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data packs several numbers
-/// into a byte along the last axis; they are unpacked after the gather.
+/// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data may pack several
+/// numbers into a byte along the last axis; they are unpacked after the gather.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose result size depends on data.
+// Operators with result sizes that depend on data.
 #include <limits>
 
 #include "frontends/common/indexing.h"

@@ -11,7 +11,7 @@ namespace weft::onnx {
 /// `spatial`. Throws E145 for numbers below 1.
 Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel);
 
-/// Reads the window of a convolution of x with w, whose kernel must equal kernel_shape if given (E140).
+/// Reads the window of a convolution of x with w. E140 if kernel_shape is given and is not w's kernel.
 Window conv_window(Call& c, Expr x, Expr w);
 
 /// Returns the numbers in attribute `name`, or `fallback` for each of `count` axes; E140 for another count, E145 below
