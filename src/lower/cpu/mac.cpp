@@ -85,7 +85,8 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
 }
 
 bool Mac::is_short(const Dim& k, size_t epilogue) const {
-  return name == "MacF32" && k.upper_bound() <= tasks::partial_sum && epilogue <= 12;
+  bool fits = name == "MacF32" || (tile.lanes == 16 && !tile.amx && (direct == DType::bf16 || direct == DType::u8));
+  return fits && k.upper_bound() <= group * tasks::partial_sum && epilogue <= 12;
 }
 std::string Mac::units_at(const std::string& address) const {
   return group == 1 ? address : cat("reinterpret_cast<const ", name, "::Unit*>(", address, ")");
