@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions of Weft: one class for each kind of error, each also a class that Python programs already catch."""
+"""The exceptions of Weft: one class for each kind of error. Each is also derived from a built-in exception that Python programs catch."""
 
 from __future__ import annotations
 
