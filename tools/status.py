@@ -69,8 +69,8 @@ def table(head, lines):
 
 
 def number(value):
-    """Formats integers with commas. Formats floats without decimals from 100 on, with one decimal from 10 on, else with
-    two decimals."""
+    """Formats integers with commas. Formats floats without decimals from 100 on, with three significant digits from 10
+    on, else with two decimals."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
