@@ -24,7 +24,8 @@ import fill
 from weft_library import Program
 
 COMMAND = os.environ.get("WEFT_COMMAND", "weft")
-# The fields of a row that say what was measured, and those that are PyTorch's figures. All others, except `kernels`, are Weft's figures.
+# The fields of a row that say what was measured, and the fields with PyTorch's figures. All others are Weft's figures,
+# except `kernels`, which is not kept.
 SUBJECT = ("model", "network", "decoder", "batch", "sizes", "fixed", "precision", "past", "room", "mode", "gemm", "type", "operator",
            "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")
 PYTORCH = ("eager_ms", "graph_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")

@@ -4,8 +4,8 @@
 - batch 1 is compared with Weft's reference, and with torch in float64 on the GPU;
 - batch 32 is compared with torch, and with 32 runs of batch 1;
 - 100 replays of a graph must give equal bits;
-- once for each model, in f32, a program with free sizes runs at random sizes. The line has the number of kernels compiled
-  for these sizes, and the error of two answers beside the CPU's.
+- once for each model, in f32, a program with free sizes runs at random sizes. The line has the number of kernels that
+  were compiled for these sizes, and the largest difference of two of the answers from the CPU's.
 
   python bench/gpu_right.py [--models resnet50,...] [--precisions f32,f16] [--batch 32] [--sizes 50] [--out results.jsonl]
 

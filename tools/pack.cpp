@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each CPU and writes them into a pack (kernel_build/kernel_pack.h).
+// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each chip and writes them into a pack (kernel_build/kernel_pack.h).
 // tools/pack.py makes the models and calls it.
 #include <CLI/CLI.hpp>
 #include <cstdio>

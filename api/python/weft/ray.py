@@ -109,7 +109,7 @@ def Deployment(
 
     options = options or Options()
     shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
-    # With the host "0.0.0.0", `Guard` accepts every host name. Only Ray's proxy listens on the network, the replica does not.
+    # With the host "0.0.0.0", `Guard` accepts every host name. Only Ray's proxy listens on the network.
     options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
     serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
     actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})

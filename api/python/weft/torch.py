@@ -470,7 +470,7 @@ class _Spelt(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-#: Operators that torch does not tag as pointwise, but that give the same for a whole tensor as for each element separately.
+#: Operators without torch's tag "pointwise" that also give the same for a whole tensor as for its elements one by one.
 _BROADCAST = {
     f"aten.{name}" for name in (
         "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
