@@ -73,7 +73,7 @@ std::string operators_text(const GraphView& graph) {
   return text;
 }
 
-/// Makes the session's memory, with the user's limit and allocator; null if none is set.
+/// Makes the session's memory; null if the options set no limit, no allocator and no function that empties a cache.
 std::shared_ptr<Memory> session_memory(const Options& o, const Device& device) {
   bool is_asked_for = o.memory_limit() > 0 || o.allocate() != 0 || o.empty_cache() != 0;
   return is_asked_for ? std::make_shared<Memory>(o, device) : nullptr;
