@@ -100,7 +100,7 @@ def Deployment(
     """Makes an application for `serve.run`. Each replica serves the models by the KServe v2 protocol, with a queue for each model.
 
     models: files, or models made by `Shipped.of`. threads: CPU threads of a replica. num_cpus, num_gpus: what Ray reserves for a
-    replica. options: a weft.serve.Options with device, precision, delay, rows, queue and limits; its other members are ignored. serve_options:
+    replica. options: a weft.serve.Options; its models, model folder, address, TLS files and threads are ignored. serve_options:
     options of `serve.deployment`, such as num_replicas, autoscaling_config or max_ongoing_requests.
     """
     from ray import serve
