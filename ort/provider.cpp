@@ -16,7 +16,7 @@ namespace {
 /// The first version, 1.27, in which onnxruntime calls the provider when a session is ready.
 constexpr uint32_t end_call_version = 27;
 
-/// Returns freed memory to the system: onnxruntime has freed its copies of the weights by now. glibc by itself would
+/// Releases freed memory to the system: onnxruntime has freed its copies of the weights by now. glibc by itself would
 /// keep freed blocks of a few MiB if a block behind them on the heap is in use.
 void return_free_memory() { ::malloc_trim(0); }
 
