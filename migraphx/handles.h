@@ -75,7 +75,7 @@ struct migraphx_trace_info {
 };
 
 struct migraphx_operation {
-  std::string name = {}, attributes = {};  ///< JSON
+  std::string name = {}, attributes = {};  ///< `attributes` is JSON
 };
 
 struct migraphx_onnx_options {

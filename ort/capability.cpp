@@ -75,7 +75,7 @@ class Search {
   }
 
   /// Compiles the program of a part. The program may be specialised for the values of the whole graph's inputs, except
-  /// those of type bool. A bool may select a branch: both branches are compiled now, so that a bad one refuses its node.
+  /// those of type bool, which may select a branch. So both branches are compiled; if one fails, its node is refused.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {

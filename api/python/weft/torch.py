@@ -196,7 +196,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _changes_nothing() -> bool:
-    """True if calls of the graph that is being compiled can skip torch's wrappers around the graph. It must not write to
+    """True if calls of the graph that is being compiled can skip torch's wrappers around it. The graph must not write to
     inputs, return views, change random state, have ordered side effects or switch gradients on or off. All its inputs
     and outputs must be plain tensors, with outputs of fixed sizes."""
     context = torch._guards.TracingContext.try_get()
