@@ -26,7 +26,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-import fill  # isort: skip  (on the search path that gpu sets)
+import fill  # isort: skip  (gpu puts its folder on the search path)
 
 warnings.filterwarnings("ignore")
 torch.set_grad_enabled(False)

@@ -273,7 +273,7 @@ struct Verdict {
   }
 };
 
-/// One output in the device's answer (`got`) and in all runs of ref.
+/// One output: `got` is the device's, the others are those of ref (members of Answers).
 struct Judged {
   const Tensor &got, &right, &base;
   std::vector<const Tensor*> runs, narrow_runs;
