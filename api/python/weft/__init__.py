@@ -132,8 +132,8 @@ def _numpy_type(dtype: str) -> Any:
 
 
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
-    """Converts `value` to an input. Numbers and lists get the port's type. Arrays are not copied, except arrays in
-    foreign byte order and arrays of elements below 8 bits."""
+    """Converts `value` to an input. Numbers and lists get the port's type. Contiguous arrays are not copied, unless
+    their byte order is foreign or their elements have less than 8 bits."""
     if port.dtype == "string":
         return _string_tensor(value)
     if not hasattr(value, "__dlpack__"):
