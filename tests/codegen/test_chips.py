@@ -23,7 +23,7 @@ import run_cpu
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KC = os.environ.get("WEFT_KC", str(ROOT / "build/release/bin/weft-kc"))
 HERE = pathlib.Path(__file__).parent
-# Chips of every family of processors, including families of other machines; the features are those that kernels use.
+# A chip of every family of CPUs, with the features that kernels use. Not all of them can run on this machine.
 ZEN4 = "x86-64-v4+avx512bf16+avx512vnni"
 CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
         "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}

@@ -28,7 +28,7 @@ def test_experts(tokens, k, activation):
 @pytest.mark.parametrize("after", [0, 1])
 def test_the_limit_of_gates(after):
     """The limit applies to the gate or, as in onnxruntime's CUDA provider since 1.32, to the gate times its sigmoid.
-    One expert has weight 1."""
+    There is one expert, with weight 1."""
     x, up, down = floats(5, HIDDEN), floats(1, 2 * INNER, HIDDEN), floats(1, HIDDEN, INNER)
     attributes = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0,
                   "swiglu_limit_after_activation": after}
@@ -106,7 +106,8 @@ def test_group_router_refuses(words, changes, attributes, outputs):
 
 
 def test_experts_with_a_gate_of_their_own():
-    """onnxruntime's CPU provider has no third layer: y = second(silu(first x) * (third x)), for the one expert of each token."""
+    """Compares with y = second (silu(first x) * (third x)), because onnxruntime's CPU provider lacks the third weight. Each
+    token has one expert."""
     x, scores, first, second, third = (floats(6, HIDDEN), floats(6, EXPERTS), floats(EXPERTS, INNER, HIDDEN),
                                        floats(EXPERTS, HIDDEN, INNER), floats(EXPERTS, INNER, HIDDEN) + 0.1)
     model, feed = model_of("MoE", [x, scores, first, None, second, None, third], ["y"],

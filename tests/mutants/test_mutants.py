@@ -49,7 +49,8 @@ def microsoft_models(folder):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Provides paths of small models: half are node cases of ONNX, a third com.microsoft's."""
+    """Provides paths of small models: half are node cases of ONNX, a third com.microsoft's,
+    the rest random graphs."""
     folder = tmp_path_factory.mktemp("models")
     small = [model for case in node_cases() if len(model := case.model.SerializeToString()) < 4000]
     chosen = random.Random(SEED).sample(small, 160)

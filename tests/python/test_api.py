@@ -109,7 +109,7 @@ def torch(monkeypatch):
     return torch
 
 
-@functools.cache  # the package keeps its first import
+@functools.cache  # one for all tests, because the package keeps the module `torch` that it imported first
 def stand_in_for_torch():
     class Tensor:
         def __init__(self, array):

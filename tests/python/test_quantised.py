@@ -20,7 +20,7 @@ def arrays(values):
 
 
 def node_cases():
-    """Returns the node cases whose types numpy has: other types cannot be passed from Python."""
+    """Returns the cases of OPERATORS that use only numpy's own types; test_narrow.py tests other types."""
     cases = [case for case in onnx_node_cases.node_cases() if case.model.graph.node[0].op_type in OPERATORS]
     return [case for case in cases if all(x.dtype.num < 256 for part in case.data_sets[0] for x in arrays(part))]
 

@@ -12,7 +12,7 @@ import environment
 from places import BUILD, DIGITS, IS_FULL
 
 
-# Runs Ray and Chromium too. Both are large, and Ray takes a minute to start and to stop.
+# IS_FULL also tests with Ray and Chromium. Both are large, and Ray takes a minute to start and to stop.
 CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if IS_FULL else [])]
 
 

@@ -410,7 +410,7 @@ def number_of_samples(task):
     op, dtype = entries(args.names)[index], getattr(torch, args.dtype)
     try:
         count = sum(1 for _ in samples(op, dtype, args.samples))
-    except Exception:  # some need features that this machine lacks
+    except Exception:  # torch cannot make the samples on this machine
         count = 0
     return count if count == 0 or not args.core or is_core(op, dtype) else 0
 
@@ -430,7 +430,7 @@ def judged(task):
                 outcome, why = judge_compiled(sample, op, args.device)
             else:
                 outcome, why = judge(sample, op, args.device, args.decomposed or args.core)
-        except Exception as error:  # torch itself lacks it on this machine
+        except Exception as error:  # torch cannot run the sample on this machine
             outcome, why = "not run", f"{type(error).__name__}: {error}".partition("\n")[0]
         found.append((outcome, name_of(op), number, why))
     return found

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of f32 that are stored in 16 bits (LowerOptions::storage), and everything that reads them. All numbers are
+// Values of f32 that are stored in bf16 or f16 (LowerOptions::storage), and the operators that read them. All numbers are
 // small integers, which both types represent exactly, so that results are equal.
 #include <doctest/doctest.h>
 
