@@ -112,8 +112,8 @@ void execute_pair(Wave& w, const Instruction& first, const Instruction& second) 
   std::memcpy(row, after, sizeof after);
 }
 
-/// Executes an instruction in gfx9's indexing mode: adds the index in M0 to the numbers of the vector registers that the
-/// mode selects.
+/// Executes an instruction in gfx9's indexing mode: adds the index in M0 to the numbers of the vector registers that
+/// the mode selects.
 void execute_indexed(Wave& w, const Instruction& i) {
   Instruction moved;
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;

@@ -29,8 +29,8 @@ u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 byt
 
 namespace {
 
-/// True if this access to a byte races with another wave's access since the last barrier. Two reads, two atomics, and an
-/// atomic after a read do not race.
+/// True if this access to a byte races with another wave's access since the last barrier. Two reads, two atomics, and
+/// an atomic after a read do not race.
 bool is_race(const ByteHistory& h, u32 epoch, u32 wave, Touch touch) {
   const bool others_wrote = h.written == epoch && h.writer != wave && !(touch == Touch::atomic && h.atomic);
   const bool others_read = h.read == epoch && (h.readers & ~(1u << wave)) != 0;

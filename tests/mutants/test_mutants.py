@@ -66,8 +66,8 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request):
-    """Provides a format and its models. TensorFlow Lite and frozen graphs: one model of each operator, and some of
-    several operators. SavedModels: models with intact variables."""
+    """Provides a format and its models. TensorFlow Lite and frozen graphs: one or two models of each operator,
+    and some of several operators. SavedModels: models with intact variables."""
     if request.param == "saved":
         return request.param, sorted(judge.folder_of("saved_models.py").rglob("*.pb"))
     folders = [judge.folder_of(f"{request.param}_{what}.py") for what in ("models", "graphs")]

@@ -119,7 +119,7 @@ def check_on(device, d, symbols, other, seen):
 
 
 class Judge:
-    """Runs the process weft-precision, which runs a graph in a precision and checks the answers; restarts it after a
+    """A process weft-precision, which runs graphs in a precision and checks the answers. It is started again after a
     crash."""
 
     process = None
@@ -247,7 +247,7 @@ def serve(pipe, work, context):
 
 
 class Worker:
-    """Runs a process that answers `work(question, context)`; restarts it after a crash."""
+    """A process that answers questions by `work(question, context)`. It is started again after a crash."""
 
     def __init__(self, work, context):
         self.work, self.context, self.process = work, context, None

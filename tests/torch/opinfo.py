@@ -182,7 +182,7 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 def in_torch(value):
-    """Converts a result to torch; results are numpy's if no input is a tensor."""
+    """Converts numpy's bf16 to torch; other results stay as they are. Results are numpy's if no input is a tensor."""
     is_bf16 = str(getattr(value, "dtype", "")) == "bfloat16"
     return torch.as_tensor(value.astype("float32")).bfloat16() if is_bf16 else value
 
