@@ -490,7 +490,7 @@ WEFT_HIP void amdemuReset() {
   last_error = success;
 }
 
-/// Returns the number of handles and allocations not yet released.
+/// Returns the bytes allocated plus the number of handles; 0 if everything is released.
 WEFT_HIP size_t amdemuHeld() {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);

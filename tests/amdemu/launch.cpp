@@ -265,7 +265,7 @@ void run_wave(Wave& w) {
         text("kernel ", w.kernel->name, " hangs: a wave has run for ", options().limit, " million instructions"));
 }
 
-/// Runs some instructions of every wave of the group; returns true when all waves have ended.
+/// Runs some instructions of each wave that is not at a barrier; returns true when all waves have ended.
 bool run_group(WorkGroup& group) {
   size_t waiting = 0, ended = 0;
   for (auto& wave : group.waves) {

@@ -431,8 +431,8 @@ void permute(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Returns the lane that ds_swizzle reads. A pattern permutes the lanes in groups of four, masks bits of the lane number or,
-/// on gfx9 and later, rotates lanes.
+/// Returns the lane that ds_swizzle reads. A pattern permutes the lanes in groups of four, masks bits of the lane number
+/// or, on gfx9 and later, rotates lanes.
 u32 swizzled_lane(u32 lane, u32 pattern) {
   if ((pattern & 0xe000) == 0xc000) {
     const u32 by = pattern >> 5 & 31;

@@ -80,7 +80,7 @@ def test_gpu(chip, name, tmp_path):
 @pytest.mark.parametrize("name", CPU_SAMPLES)
 @pytest.mark.parametrize("family", CPUS)
 def test_cpu_compiles(family, name, tmp_path):
-    """Samples compile without a warning; where the processor can run them, results are compared with numpy."""
+    """Samples compile without a warning. If this processor can run samples.cpp, its results are compared with numpy."""
     chip, library = CPUS[family], tmp_path / f"{name}.so"
     compile_sample(name, chip, library, "--warnings")
     if name == "samples" and runs_here(chip):
