@@ -192,7 +192,7 @@ def test_paged_attention(slots, window):
         sees = (key <= own) & ((key > own - window) | (window < 0))
         wanted.append(by_heads(q[ends[row]:ends[row + 1]], after[0][held], after[1][held], sees))
     inputs = [q, k, v, *caches, ends.astype(np.int32), i32(*past), table]
-    if slots:  # the second token is not written, but its slot already holds its values
+    if slots:  # slot -1: the second token is not written, because the cache already holds its values
         for cache, fresh in zip(caches, (k, v)):
             cache.reshape(-1, KV_HEADS * SIZE)[chosen[1]] = fresh[1]
         chosen[1] = -1

@@ -132,7 +132,7 @@ def test_corners_that_only_the_run_tells(scales):
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("constants", [[], [1], [2]], ids=["both", "scales", "roi"])
 def test_regions_that_only_the_run_tells(mode, constants):
-    """The scales give integer sizes; for other scales onnx's reference and onnxruntime use different regions."""
+    """The scales give integer sizes, because onnx's reference and onnxruntime use different regions for other scales."""
     roi = np.array([0, 0, 0.2, -0.23, 1, 1, 0.9, 1.17], np.float32)
     words = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.5}
     judge("Resize", [floats(1, 2, 10, 8), roi, np.array([1, 1, 1.5, 0.75], np.float32)], words, constants=constants)
