@@ -26,8 +26,8 @@ def error_of(got, want):
 
 
 def check(device, cases):
-    """Runs the cases on a device, an object with `run(case) -> list of output arrays`. Prints a line per kernel; returns
-    the number of failures."""
+    """Runs the cases on a device, an object with `run(case) -> list of output arrays`. Prints a line per kernel;
+    returns the number of failures."""
     worst, failures = {}, 0
     for case in cases:
         try:

@@ -53,7 +53,8 @@ def runs_here(chip):
 
 
 def check_resources(text):
-    """Checks that no vector register is spilled and no lane needs private memory, except in the sample of all functions."""
+    """Checks that no vector register is spilled and no lane needs private memory, except in the sample of all
+    functions."""
     for kernel, spills, scratch in re.findall(r"(\w+): \d+ vgpr .* spills (\d+)\+\d+, scratch (\d+)", text):
         if kernel != "sample_math":
             assert (int(spills), int(scratch)) == (0, 0), f"{kernel} spills {spills} vector registers, scratch {scratch}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BeamSearch and WhisperBeamSearch around small models with an encoder, like T5 and Whisper: ref and cpu give the tokens and scores of
-onnxruntime's CPU provider."""
+"""BeamSearch and WhisperBeamSearch around small models with an encoder, like T5 and Whisper: ref and cpu give the
+tokens and scores of onnxruntime's CPU provider."""
 import numpy as np
 import onnxruntime
 import pytest

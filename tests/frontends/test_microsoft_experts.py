@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's mixtures of experts and their routers. ref and cpu give the answers of onnxruntime's CPU provider, or those of a plain
-definition where it lacks the operator."""
+"""com.microsoft's mixtures of experts and their routers. ref and cpu give the answers of onnxruntime's CPU provider, or
+those of a plain definition where it lacks the operator."""
 import numpy as np
 import pytest
 
@@ -106,8 +106,8 @@ def test_group_router_refuses(words, changes, attributes, outputs):
 
 
 def test_experts_with_a_gate_of_their_own():
-    """Compares with y = second (silu(first x) * (third x)), because onnxruntime's CPU provider lacks the third weight. Each
-    token has one expert."""
+    """Compares with y = second (silu(first x) * (third x)), because onnxruntime's CPU provider lacks the third weight.
+    Each token has one expert."""
     x, scores, first, second, third = (floats(6, HIDDEN), floats(6, EXPERTS), floats(EXPERTS, INNER, HIDDEN),
                                        floats(EXPERTS, HIDDEN, INNER), floats(EXPERTS, INNER, HIDDEN) + 0.1)
     model, feed = model_of("MoE", [x, scores, first, None, second, None, third], ["y"],

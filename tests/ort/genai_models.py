@@ -87,7 +87,8 @@ class Graph:
         return (scale * self.random.standard_normal(dims, np.float32)).astype(self.type)
 
     def matmul(self, x, name, k, n, scale=1.0):
-        """Returns x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
+        """Returns x[.., k] times random weights; in the last product the end token's weights are 0, so it is never
+        chosen."""
         if self.d.precision != "int4":
             w = self.normal(k, n, scale=scale / np.sqrt(k))
             if name == "lm_head":
@@ -212,7 +213,8 @@ class Graph:
         return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
 
     def expert_weight(self, name, n, k):
-        """Returns the weights [experts, n, k] of one layer of all experts (in int4 packed, with their scales) and its bias."""
+        """Returns the weights [experts, n, k] of one layer of all experts (in int4 packed, with their scales) and its
+        bias."""
         count, scale = self.d.experts, 1 / np.sqrt(k)
         bias = self.weight(name + ".bias", self.normal(count, n))
         if self.d.precision != "int4":

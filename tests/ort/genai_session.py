@@ -4,8 +4,9 @@
 
     python tests/ort/genai_session.py TASK ROUTE LIBRARY FOLDER...
 
-ROUTE is amdgpu (found by AMDGPU_EP_PATH, cache in device memory) or a provider's own name, such as WeftExecutionProvider. Prints one
-line of JSON for each folder; messages about compiling go to stderr, after the word that `mark` prints."""
+ROUTE is amdgpu (found by AMDGPU_EP_PATH, cache in device memory) or a provider's own name, such as
+WeftExecutionProvider. Prints one line of JSON for each folder; messages about compiling go to stderr, after the word
+that `mark` prints."""
 import json
 import os
 import sys

@@ -193,8 +193,8 @@ def test_models_of_old_operator_sets_are_written_anew_for_types_that_these_lack(
 @pytest.mark.parametrize("version", [3, 4, 9])
 @pytest.mark.parametrize("to", ["int8", "fp8", "int4"])
 def test_weights_that_are_declared_as_inputs(tmp_path, to, version):
-    """Weights that are declared as inputs are quantised too, as older exporters write models. From IR version 4 on, callers may replace
-    such weights until they are quantised."""
+    """Weights that are declared as inputs are quantised too, as older exporters write models. From IR version 4 on,
+    callers may replace such weights until they are quantised."""
     model = convolutional(opset=9)
     model.ir_version = version
     model.graph.input.extend(info(w.name, *w.dims) for w in model.graph.initializer)
@@ -229,7 +229,8 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """Scales for each channel more than halve the loss of the worst output channel, where some channels are 100 times smaller."""
+    """Scales for each channel more than halve the loss of the worst output channel, where some channels are 100 times
+    smaller."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -423,7 +424,8 @@ def chain(name):
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
 def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_path, name):
-    """Cross-layer equalisation: only factors of the model's own input may need a Mul, in front of the products that read it."""
+    """Cross-layer equalisation: only factors of the model's own input may need a Mul, in front of the products that
+    read it."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
     losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
@@ -662,8 +664,8 @@ def test_layers_of_16_bits_that_stay_in_floats_keep_their_weights(tmp_path):
 
 
 def with_bodies(opset=19):
-    """Returns a convolution, a bidirectional LSTM, and an If with three products: one weight is in the branch, one in the
-    main graph, one from a Constant node."""
+    """Returns a convolution, a bidirectional LSTM, and an If with three products: one weight is in the branch, one in
+    the main graph, one from a Constant node."""
     r = rng(6)
 
     def weight(*dims):

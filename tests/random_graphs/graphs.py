@@ -146,8 +146,8 @@ def other_sizes(d, symbols):
 
 
 def resized(d, value, shape):
-    """Returns numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not be
-    valid."""
+    """Returns numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not
+    be valid."""
     if list(value.shape) == shape:
         return value.plain
     if not value.chosen:

@@ -12,7 +12,8 @@ Found = collections.namedtuple("Found", "boxes scores")
 
 
 def model(forward, *parts, **buffers):
-    """Returns a module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by `self`."""
+    """Returns a module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by
+    `self`."""
 
     class Odd(nn.Module):
         def __init__(self):

@@ -245,7 +245,8 @@ def is_same_order(got, wanted, sample_input, name):
 
 
 def in_factors(values, name):
-    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
+    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of
+    all."""
     values = [torch.as_tensor(v) for v in values]
     if name == "linalg.eigh":
         between, left = values

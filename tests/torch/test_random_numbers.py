@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random operators in archives: torch's distributions, sizes and types; other numbers at each run and from each operator."""
+"""Random operators in archives: torch's distributions, sizes and types; other numbers at each run and from each
+operator."""
 
 import io
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the zoo. A plain run takes four small models, each on every second day, without torch.compile. WEFT_TEST_FULL=1 or
-zoo.py run all models."""
+"""Models of the zoo. A plain run takes four small models, each on every second day, without torch.compile.
+WEFT_TEST_FULL=1 or zoo.py run all models."""
 
 import sys
 from pathlib import Path
