@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]
 
-Tests random graphs. Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64.
-The graph is used only if onnxruntime agrees. Weft runs it on each device; a graph with open sizes also runs at other
+Tests random graphs. Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and
+in float64. The graph is used only if onnxruntime agrees. Weft runs it on each device; a graph with open sizes also runs at other
 sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in 16 bits.
 Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the effect of
 rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed graph.
