@@ -33,7 +33,7 @@ void replace_each(std::string& text, const Renamings& renamings) {
   for (const auto& [from, to] : renamings) replace_first(text, from, to);
 }
 
-/// Names of access sizes on gfx9 and gfx10 and their canonical names, longest first.
+/// Names of access sizes on gfx9 and gfx10 and their canonical names; a name precedes the names that it contains.
 const Renamings older_moves = {{"dwordx16", "b512"},
                                {"dwordx2", "b64"},
                                {"dwordx3", "b96"},

@@ -118,7 +118,7 @@ TEST_CASE("gpu: products of unaligned rows copy them, and use warp groups") {
     CHECK(found.find(copies) != std::string::npos);
     CHECK(found.find("warp groups") != std::string::npos);
     CHECK(reasons(k, "parameter {name=", "gfx942").find("loads vectors") ==
-          std::string::npos);  // has no asynchronous copies, which need aligned rows
+          std::string::npos);  // gfx942 has no asynchronous copies, which need aligned rows
   }
   CHECK(reasons(4752, "parameter {name=", "sm_90a").find("aligned rows") == std::string::npos);
 }
