@@ -42,7 +42,7 @@ NOT_DRAWN = {
 
 @functools.cache
 def operators():
-    """Returns (domain, name) of every operator that models may use, except those in NOT_DRAWN."""
+    """Returns (domain, name) of the operators that models may use, except those that why_not_drawn excludes."""
     command = next(path for path in (BUILD / "bin/weft", RELEASE / "bin/weft") if path.exists())
     lines = subprocess.run([command, "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
     listed = [tuple(line.split("\t")[:2]) for line in lines.splitlines() if line.strip()]
