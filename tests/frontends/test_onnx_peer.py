@@ -219,8 +219,8 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_sizes_that_constants_have_in_a_run(device):
-    """All operands are constants, but the size of Unique's result is known only in the run. Steps that depend on this size
-    must not run at load time."""
+    """All operands are constants, but the size of Unique's result is known only in the run. Steps that depend on this
+    size must not run at load time."""
     nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
     for number in 0, 3:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models with features that the tests of single operators seldom have: writes through views, sizes that depend on
-data, rare types and layouts, results in every Python container."""
+data, rare types and layouts, results in Python's containers."""
 
 import collections
 
