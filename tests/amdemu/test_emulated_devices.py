@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device choices and refusals on a machine with a GPU: the device `auto`, memory limits, numbers of compute units."""
+"""Programs on a machine with an emulated GPU: steps that run on the GPU or on the CPU, captured loops, the device
+`auto`, memory limits, deadlines, the memory of results."""
 import os
 import re
 import sys

@@ -2,9 +2,9 @@
 """Damaged models and other files end in an error or an answer: no crash, no sanitizer report, no excessive time or
 memory.
 
-The models are random graphs, small node cases of ONNX, and the models in the tests of com.microsoft's operators. The
-other files are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the
-build: `./x test --asan` takes an instrumented one.
+The models are random graphs, small node cases of ONNX, the models in the tests of com.microsoft's operators, and
+models of TensorFlow. The other files are pictures, tensors, programs as text, saved programs and programs of
+torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
 import concurrent.futures
 import io

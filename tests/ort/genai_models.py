@@ -5,9 +5,10 @@ for decoders; only onnx is needed to write them, without a checkpoint or torch.
 
     python tests/ort/genai_models.py FOLDER --arch llama --precision int4 [--preset 0.5b]
 
-The structure follows onnxruntime-genai 0.18's builder for the CPU provider (fp16: for CUDA). It has packed QKV,
-GroupQueryAttention with its own rotary embedding and one buffer for past and present, SkipSimplifiedLayerNormalization
-with two results, lengths computed from the attention mask, MatMulNBits in blocks of 32 at accuracy level 4.
+The structure follows onnxruntime-genai 0.18's builder for the CPU provider (fp16: for CUDA). It has packed QKV
+and GroupQueryAttention with its own rotary embedding and one buffer for past and present.
+SkipSimplifiedLayerNormalization has two results, and lengths are computed from the attention mask. MatMulNBits has
+blocks of 32 and accuracy level 4.
 """
 import argparse
 import dataclasses

@@ -66,9 +66,9 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """Returns three figures: the number of steps before the first different token, the largest difference of logits up
-    to and in that step, and the difference between the logits of the two tokens in that step. Both differences are
-    relative to the largest logit."""
+    """Returns "equal": the number of steps before the first step with different tokens; "apart": the largest difference
+    of logits until the end of this step; "gap": how far the two tokens are apart in the logits of `theirs`. Both
+    differences are relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))

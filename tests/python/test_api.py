@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the Python package with the reference, and runs the digits example."""
+"""The Python package: calls, arrays of several libraries, ports, errors, operators of the caller, saved programs."""
 
 import functools
 import pickle

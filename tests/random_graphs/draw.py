@@ -415,8 +415,9 @@ def is_window_too_wide(node, x):
 
 
 def is_between_steps(x):
-    """True if elements of x, or the zero point, are half way between two of the 256 steps from the least to the
-    greatest, so that rounding may choose either step. False if the step is a power of two, which divides exactly."""
+    """True if rounding to the 256 steps from the least to the greatest may choose either of two steps, because an
+    element of x or the zero point is half way between them. False if the step is a power of two, which divides
+    exactly."""
     low, high = min(np.min(x), 0), max(np.max(x), 0)
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale

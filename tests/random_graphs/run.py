@@ -7,11 +7,12 @@ in float64. The graph is used only if onnxruntime agrees. Weft runs it on each d
 at other sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in 16
 bits. Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the effect
 of rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed graph.
-Prints a line for each failure with the command that repeats it, and at the end the counts of graphs, operators, graphs
-in which each pass changed something, and refusals by code. `ref:CHIP` is the reference after the passes for that chip,
-which tests passes without compiling a kernel. `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU if
-AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or if an operator occurred in fewer than 0.5 % of the graphs or a
-pass changed fewer than 1 %. """
+Prints a line for each failure with the command that repeats it. At the end prints the counts of graphs, of operators,
+of graphs in which each pass changed something, and of refusals by code. `ref:CHIP` is the reference after the passes
+for that chip, which tests passes without compiling a kernel. `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU
+if AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or if an operator occurred in fewer than 0.5 % of the graphs or
+a pass changed fewer than 1 %.
+"""
 import argparse
 import collections
 import concurrent.futures
