@@ -229,8 +229,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """Scales for each channel more than halve the loss of the worst output channel, where some channels are 100 times
-    smaller."""
+    """Scales for each channel more than halve the loss of the worst channel; some channels are 100 times smaller."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -424,8 +423,7 @@ def chain(name):
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
 def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_path, name):
-    """Cross-layer equalisation: only factors of the model's own input may need a Mul, in front of the products that
-    read it."""
+    """Cross-layer equalisation: only factors of the model's own input may need a Mul, before its products."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
     losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
