@@ -19,7 +19,7 @@ import numpy as np
 LIBRARY = pathlib.Path(__file__).parents[1] / "build/release/lib/libamdgpu-ep.so"
 SHORT, LONG = "Who are you?", "A compiler turns a graph into machine code."
 SCHEMA = '{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'
-# The message of GenAI for features that it lacks on devices that capture graphs.
+# GenAI's messages for features that it lacks on devices that capture graphs.
 REFUSALS = ("Graph capture is not supported with past_present_share_buffer", "Continuous decoding is not supported")
 
 

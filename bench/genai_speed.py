@@ -31,7 +31,8 @@ def open_model(og, folder, provider, threads):
 
 
 def work(arguments):
-    """For each line "PREFILL DECODE", two numbers of tokens, prints the wall and the CPU seconds of both phases."""
+    """Prints the seconds of loading. Then, for each line "PREFILL DECODE" (two numbers of tokens) of the standard input,
+    prints the wall and the CPU seconds of both phases."""
     folder, engine, threads, library, room = arguments
     provider = PROVIDERS[engine]
     if provider == "amdgpu":

@@ -24,7 +24,8 @@ import fill
 from weft_library import Program
 
 COMMAND = os.environ.get("WEFT_COMMAND", "weft")
-# The fields of a row that say what was measured, and those that are PyTorch's figures; all others are Weft's figures.
+# The fields of a row that say what was measured, and the fields with PyTorch's figures. All others are Weft's figures,
+# except `kernels`, which is not kept.
 SUBJECT = ("model", "network", "decoder", "batch", "sizes", "fixed", "precision", "past", "room", "mode", "gemm", "type", "operator",
            "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")
 PYTORCH = ("eager_ms", "graph_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")
@@ -32,7 +33,7 @@ TOLERANCE = {"f32": 1e-4, "f16": 3e-2, "bf16": 1e-1}
 
 
 def tell(what, row, path):
-    """Prints a flat row and appends it to a result file."""
+    """Prints `row`, a flat dict, as a row of a result file, and appends it to the file `path`, if a path is given."""
     of = {key: value for key, value in row.items() if key in SUBJECT}
     torch = {key.removeprefix("torch_"): value for key, value in row.items() if key in PYTORCH}
     values = {key: value for key, value in row.items() if key not in (*SUBJECT, *PYTORCH, "kernels")}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the answers of convolutions that the vendor's library (cuDNN, MIOpen) computes, also where the library would
-not be chosen because it is slower. Writes a row of results for each precision, with fixed and with open sizes.
+not be chosen because it is slower. Writes a row of results for each precision and --candidate, with fixed and with open
+sizes.
 
 The model has every form that a library is asked for: groups, strides, uneven padding, a bias, an added tensor, relu,
 and an activation that no library has. A made-up tuning database makes the library the fastest candidate of every

@@ -26,7 +26,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-import fill  # isort: skip  (on the search path that gpu sets)
+import fill  # isort: skip  (gpu puts its folder on the search path)
 
 warnings.filterwarnings("ignore")
 torch.set_grad_enabled(False)
@@ -94,7 +94,7 @@ class OnGpu(torch.nn.Module):
 
 
 def exported(name, batch):
-    """Returns a module of bench/models/networks.py, and inputs with this batch and other sizes of its first case."""
+    """Returns a module of bench/models/networks.py and its inputs: the sizes of its first case, but with this batch."""
     from networks import NETWORKS as modules
 
     network = modules[name]()
@@ -142,7 +142,8 @@ def network_modes(name, batch, weft, compiler=torch.compile):
 
 
 def one_operator(folder, op, shapes, output, name="", inputs=1, **attributes):
-    """Returns a model of one operator on f16 values: `inputs` inputs, then weights."""
+    """Writes a model of one operator on f16 values and returns its path. The first `inputs` operands are inputs, the rest
+    are weights."""
     weights = [
         onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal(shape).astype(np.float16) * 0.1, f"x{i}")
         for i, shape in enumerate(shapes)
@@ -199,7 +200,7 @@ def odd_gemms(count=60):
 
 
 def attentions():
-    """Measures attention beside the faster of cuDNN's and PyTorch's own kernel."""
+    """Measures attention beside the faster of cuDNN's kernel and PyTorch's FlashAttention."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def attention(backend, q, k, v, causal):
@@ -221,7 +222,7 @@ def attentions():
 
 
 def float8_product(folder, m, n, k):
-    """Returns a product of 8-bit floats, with scales, that gives f16."""
+    """Writes a product of e4m3 matrices, with scales and a result in f16; returns the path of the model."""
     kind, one = TensorProto.FLOAT8E4M3FN, [onnx.numpy_helper.from_array(np.float32(0.01), "scale")]
     codes = np.random.default_rng(1).integers(0, 240, (k, n)).astype(np.uint8)
     codes[(codes & 127) == 127] = 0  # NaN
@@ -240,7 +241,8 @@ def float8_product(folder, m, n, k):
 
 
 def float8_gemms():
-    """Measures products of e4m3 with results in f16, PyTorch's scaled product, and the same product in f16."""
+    """Measures products of e4m3 with results in f16, in Weft and by PyTorch's _scaled_mm, and the same products of f16 in
+    Weft."""
     one = torch.ones((), device="cuda")
     for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096)):
         a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))

@@ -4,8 +4,8 @@
 - batch 1 is compared with Weft's reference, and with torch in float64 on the GPU;
 - batch 32 is compared with torch, and with 32 runs of batch 1;
 - 100 replays of a graph must give equal bits;
-- once for each model, in f32, a program with free sizes runs at random sizes. Counts the kernels that it compiles for
-  these sizes, and compares two of its answers with the CPU's.
+- once for each model, in f32, a program with free sizes runs at random sizes. The line has the number of kernels that
+  were compiled for these sizes, and the largest difference of two of the answers from the CPU's.
 
   python bench/gpu_right.py [--models resnet50,...] [--precisions f32,f16] [--batch 32] [--sizes 50] [--out results.jsonl]
 
@@ -26,7 +26,7 @@ import gpu
 import numpy as np
 from weft_library import Program
 
-import fill  # isort: skip  (on the search path that gpu sets)
+import fill  # isort: skip  (gpu puts its folder on the search path)
 
 LIMITS = {"f32": 1e-5, "f16": 3e-2}
 # The range of each symbol. height and width are in units of 32 pixels.
@@ -93,7 +93,7 @@ def one_model(model, precision, batch, device):
 
 
 def random_sizes(model, count):
-    """Yields random sizes; the first are the model's own."""
+    """Yields the sizes of the model's first case, then `count` - 1 random sizes."""
     draw, symbols = random.Random(1), fill.cases(model)[0]
     for at in range(count):
         scale = {name: 32 if name in ("height", "width") else 1 for name in symbols}

@@ -42,8 +42,8 @@ def of_device(device):
 
 
 def commit():
-    """Returns the hash of the checked-out commit, with '+' appended when the code differs from it. In a copy of the
-    tree without a git history the variable BENCH_COMMIT gives the hash."""
+    """Returns the hash of the checked-out commit, with '+' appended if the code differs from it. If the variable
+    BENCH_COMMIT is set, returns its value: a copy of the tree may lack the git history."""
 
     def git(*words):
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()

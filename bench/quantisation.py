@@ -60,7 +60,7 @@ def within(share, **options):
 
 
 class Reader:
-    """A calibration reader for onnxruntime: all items, or some of them."""
+    """A calibration reader for onnxruntime. Gives all items, or those of the range that `set_range` chooses."""
 
     def __init__(self, items):
         self.items = items
@@ -154,7 +154,7 @@ ENGINES = {
     "nncf": by_nncf(),
     "nncf transformer": by_nncf(is_transformer=True),
 }
-# Options for large models with large outliers; most of these methods change the weights.
+# The engines for the judge `perplexity`, whose model is large and has large outliers.
 LANGUAGE = {
     "weft int8": by_weft(),
     "weft int8 smooth": by_weft(smooth=0.5),

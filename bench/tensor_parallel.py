@@ -35,7 +35,7 @@ def caches(size):
 
 
 def spread(model, feeds):
-    """Returns the inputs of a program; cuts an input that has a part on each rank along the heads."""
+    """Returns the inputs of a program. An input that is split over the ranks is cut along its axis of heads."""
     parts = {}
     for port in model.inputs:
         name, _, rank = port.name.partition("@")

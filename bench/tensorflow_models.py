@@ -83,7 +83,7 @@ def compare(name, form, arguments, python, caches):
         mine, theirs = (answer(race.workers[name]) for name in ("weft", peer))
         found = figures(race, race.run(arguments.rounds, arguments.seconds))
         found["weft"]["difference"] = distance(mine, theirs, kind)
-        # LiteRT's optimised kernels also round differently from its reference kernels: records both distances.
+        # LiteRT's optimised kernels round differently from its reference kernels. Also compares both engines with the reference ones.
         if kind == "int8":
             right = reference(job("litert_reference"), feeds)
             found["weft"]["to_reference_kernels"], found[peer]["to_reference_kernels"] = (distance(y, right, kind) for y in (mine, theirs))

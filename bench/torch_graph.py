@@ -13,7 +13,8 @@ import onnx
 import torch
 from onnx import numpy_helper
 
-TYPES = {1: None, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: None, 11: None}  # None: the float type of the run
+# ONNX's number of an element type -> torch's type; None: the float type of the run.
+TYPES = {1: None, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: None, 11: None}
 LIMITS = {np.dtype("uint8"): (0, 255), np.dtype("int8"): (-128, 127)}
 
 

@@ -27,7 +27,7 @@ left_out() {
     sed -E 's/^.*(initialize|[eE]mitBackendOutput|Embed(Object|Bitcode)).*$/weak void &() {}/; t; s/.*/weak void &() { __builtin_trap(); }/'
 }
 
-# Lists what Weft never calls: link-time optimisation, Polly, other languages and ABIs, Windows debug information, dumps of the syntax
+# Prints weak functions for what Weft never calls: link-time optimisation, Polly, other languages and ABIs, Windows debug information, dumps of the syntax
 # tree, indexing, coverage, profiles, passes outside Weft's pipelines, and sanitizers other than those that Weft uses.
 never_called() {
   left_out Polly RegisterPasses

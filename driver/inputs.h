@@ -26,8 +26,9 @@ struct InputOptions {
 void add_input_options(CommandLine& line, InputOptions& options);
 
 /// Makes a tensor for every input of the program, first from files, then by fills. Remaining inputs take their default,
-/// else random numbers, with a note. Open sizes come from --at, else from the given files, else from the usual sizes in
-/// `shapes`; else they are the smallest allowed. Throws E203, E212, E213 and E310.
+/// else (with a note) the likely values of a static input, else random numbers. Open sizes come from --at, else from the
+/// given files, else from the usual sizes in `shapes`; else they are the smallest allowed. Throws E203, E212, E213, E310
+/// and E401.
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
                                 std::span<const ShapeRequest> shapes = {});
 

@@ -22,7 +22,7 @@ struct MeasureOptions {
 struct StepFigures {
   StepInfo info;
   double seconds = 0;  ///< median over the runs
-  double share = 0;    ///< of the time of all steps
+  double share = 0;    ///< fraction of the time of all steps, 0 to 1
   int64_t flops = 0, bytes = 0;
   double peak_gflops = 0;  ///< peak rate of the device for the step's type
   double roofline = 0;     ///< roofline time of this device / measured time; 0: not known
@@ -31,10 +31,10 @@ struct StepFigures {
 struct Measurement {
   std::vector<double> seconds;  ///< of each run, in order
   double first_seconds = 0;     ///< of the first run, with page faults and lazy initialisation
-  double cpu_seconds = 0;       ///< per run, all threads
+  double cpu_seconds = 0;       ///< of one run, summed over all threads
   double load_before = 0, load_after = 0;
   int64_t peak_memory = 0;      ///< of the process, in bytes
-  int64_t arena = 0;            ///< of the context, in bytes
+  int64_t arena = 0;            ///< working memory of the context, in bytes
   int64_t items = 1;            ///< first size of the first input
   std::vector<StepTime> trace;  ///< of the fastest profiled run
   std::vector<StepFigures> steps;

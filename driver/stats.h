@@ -27,8 +27,8 @@ struct Difference {
   std::string reason{};  ///< why the tensors are not equal: "types differ: ..."
 };
 
-/// Compares element by element. NaN equals NaN, and an infinity equals the same infinity. Integers and booleans must be
-/// equal unless `tolerance` sets rtol or atol. Strings and complex numbers must always be equal.
+/// Compares two tensors, or two containers item by item. NaN equals NaN, and an infinity equals the same infinity.
+/// Integers and booleans must be equal unless `tolerance` sets rtol or atol; strings and complex numbers must be equal.
 Difference compare(const Tensor& value, const Tensor& reference, const Tolerance& tolerance);
 
 /// Returns the coordinates of element `index` as text: "[0, 3, 17]".

@@ -25,7 +25,7 @@ std::string paint(std::string_view text, Ink ink, bool on_stderr = false);
 void print(std::string_view text);   ///< a line on standard output
 void note(std::string_view text);    ///< a line on standard error, unless -q asks for errors only
 void detail(std::string_view text);  ///< a line on standard error with -v
-/// Prints an error, and a line that suggests `weft explain CODE`.
+/// Prints an error and, if it has a code, a line that suggests `weft explain CODE`.
 void print_error(std::string_view message, std::string_view code);
 
 /// Writes a file atomically and reports its name and size on standard error; "-" is standard output.
@@ -37,7 +37,7 @@ void note_written(const std::string& file);
 std::string show_seconds(double seconds);
 /// Formats a number of bytes: "1.5 GiB".
 std::string show_bytes(double bytes);
-/// Formats a number with `digits` significant digits: "3.42".
+/// Formats a number with `digits` significant digits, but at least all digits before the point: "3.42", "1234".
 std::string show_number(double value, int digits = 3);
 /// Returns a bar as long as `fraction` (0 to 1) of `width` terminal columns.
 std::string bar(double fraction, int width);

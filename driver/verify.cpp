@@ -116,8 +116,8 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// Compares `tensor` with every transpose of `reference` (of up to five axes), taken with the sizes of `tensor`,
-/// because a target may choose another layout, such as channels last. Keeps the smallest difference in `best`.
+/// Compares `tensor` with `reference` and, up to five axes, with its transposes until one is equal. All are read with
+/// the sizes of `tensor`, because a target may choose another layout. Keeps the smallest difference in `best`.
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
   if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;

@@ -172,7 +172,7 @@ migraphx_status migraphx_experimental_custom_op_set_output_alias(migraphx_experi
                                                                  migraphx_experimental_custom_op_output_alias input) {
   return guarded([&] { given(obj).op.output_alias = input; });
 }
-/// Has no effect: custom operators always run on the host. A program with a custom operator is refused for a GPU.
+/// Has no effect: custom operators always run on the host, also in a program for a GPU.
 migraphx_status migraphx_experimental_custom_op_set_runs_on_offload_target(
     migraphx_experimental_custom_op_t obj, migraphx_experimental_custom_op_runs_on_offload_target) {
   return guarded([&] { given(obj); });

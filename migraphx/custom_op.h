@@ -6,8 +6,8 @@
 
 #include "migraphx/operators.h"
 
-/// Operators registered with migraphx_experimental_custom_op_register: functions of the process that run between the
-/// kernels of Weft's cpu target.
+/// Operators registered with migraphx_experimental_custom_op_register: functions of this process that run on the CPU,
+/// between the kernels of a program.
 namespace weft::mgx {
 
 struct CustomOp;

@@ -75,7 +75,7 @@ struct migraphx_trace_info {
 };
 
 struct migraphx_operation {
-  std::string name = {}, attributes = {};  ///< JSON
+  std::string name = {}, attributes = {};  ///< `attributes` is JSON
 };
 
 struct migraphx_onnx_options {
@@ -172,7 +172,7 @@ std::string name_of(migraphx_shape_datatype_t type);
 
 }  // namespace weft::mgx
 
-/// Defines the functions `destroy` and `assign_to`, which every handle has.
+/// Defines the functions `destroy` and `assign_to` of a handle.
 #define WEFT_MGX_HANDLE(name)                                                                                \
   migraphx_status migraphx_##name##_destroy(migraphx_##name##_t handle) {                                    \
     return weft::mgx::guarded([&] { delete handle; });                                                       \

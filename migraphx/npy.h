@@ -8,7 +8,7 @@ namespace weft::mgx {
 
 /// Writes the file atomically. Throws E106.
 void save_npy(const migraphx_argument& argument, const std::string& path);
-/// Reads an .npy file. Throws E106 if it cannot be read, E212 if it is not an .npy file or not in C order.
+/// Reads an .npy file. Throws E106 if it cannot be read, E212 if it is damaged, not an .npy file or not in C order.
 migraphx_argument load_npy(const std::string& path);
 
 }  // namespace weft::mgx

@@ -83,7 +83,8 @@ migraphx_argument owned(Tensor tensor) {
   return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
 }
 
-/// Returns the argument `place`, which now holds the result. Its shape is the caller's if that fits, else the result's.
+/// Returns the argument `place`, which now holds the result. It keeps the caller's shape if that is row-major and has the
+/// same type and number of elements; else it gets the result's shape.
 migraphx_argument placed(const migraphx_argument& place, const Tensor& result) {
   std::vector<size_t> lengths(result.dims().begin(), result.dims().end());
   migraphx_shape shape = make_shape(type_of(result.dtype()), lengths);

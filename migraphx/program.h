@@ -25,7 +25,7 @@ struct Source {
   Graph read() const;
 };
 
-/// Returns a tensor for the port. It views the argument's memory, which must outlive it, or a row-major copy.
+/// Returns a tensor for the port: a view of the argument's memory, which must outlive the tensor, or a row-major copy.
 Tensor as_port(const Port& port, const migraphx_argument& argument);
 
 /// An error in the body of an If, Loop or Scan, kept until the body runs (body.h).

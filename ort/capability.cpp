@@ -56,7 +56,7 @@ class Search {
     return std::ranges::any_of(node.implicit, [&](const std::string& name) { return !graph_.is_constant(name); });
   }
 
-  /// Compiles the parts that the accepted nodes form. Returns false if this refuses a node: the parts then change.
+  /// Compiles the parts that the accepted nodes form. Returns false if a node was refused, so that the parts change.
   bool try_parts(std::vector<Part>& parts) {
     std::vector<bool> is_ours;
     for (const std::string& reason : reasons_) is_ours.push_back(reason.empty());
@@ -75,7 +75,7 @@ class Search {
   }
 
   /// Compiles the program of a part. The program may be specialised for the values of the whole graph's inputs, except
-  /// inputs of type bool. So all branches are compiled; if one fails, its node is left to the CPU provider.
+  /// those of type bool, which may select a branch. So both branches are compiled; if one fails, its node is refused.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {

@@ -46,7 +46,7 @@ class Allocator : public OrtAllocator {
   std::shared_ptr<Pool> pool_;
 };
 
-/// Returns the GPU that owns this memory. Null for host memory, also if it is offered under a GPU's name.
+/// Returns the GPU that owns this memory. Null for host memory, also if onnxruntime knows it as memory of a GPU.
 const Device* gpu_of(const OrtMemoryDevice* memory) {
   if (api.ep->MemoryDevice_GetDeviceType(memory) != OrtMemoryInfoDeviceType_GPU || !devices()[0].is_gpu())
     return nullptr;

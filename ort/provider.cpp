@@ -16,7 +16,7 @@ namespace {
 /// The first version, 1.27, in which onnxruntime calls the provider when a session is ready.
 constexpr uint32_t end_call_version = 27;
 
-/// Returns freed memory to the system: onnxruntime has freed its copies of the weights by now. glibc by itself would
+/// Releases freed memory to the system: onnxruntime has freed its copies of the weights by now. glibc by itself would
 /// keep freed blocks of a few MiB if a block behind them on the heap is in use.
 void return_free_memory() { ::malloc_trim(0); }
 
@@ -73,7 +73,7 @@ std::string operators_text(const GraphView& graph) {
   return text;
 }
 
-/// Makes the session's memory, with the user's limit and allocator; null if none is set.
+/// Makes the session's memory; null if the options set no limit, no allocator and no function that empties a cache.
 std::shared_ptr<Memory> session_memory(const Options& o, const Device& device) {
   bool is_asked_for = o.memory_limit() > 0 || o.allocate() != 0 || o.empty_cache() != 0;
   return is_asked_for ? std::make_shared<Memory>(o, device) : nullptr;

@@ -14,7 +14,7 @@ namespace weft::ort {
 template <class T>
 class Variants {
  public:
-  /// Returns the entry for `key`; makes it by `make()` if it is missing, while all other threads wait.
+  /// Returns the entry for `key`; makes it by `make()` if it is missing. Other calls of get() wait meanwhile.
   template <class Make>
   std::shared_ptr<const T> get(const std::string& key, const Make& make) {
     std::lock_guard lock(mutex_);

@@ -4,7 +4,7 @@
 
 namespace weft::test {
 
-/// Returns how many cases to run: a few in every test run, all of them under `./x test --release`.
+/// Returns how many cases to run: `all` under `./x test --release`, `few` otherwise.
 inline int cases(int few, int all) { return environment("WEFT_TEST_FULL") == "1" ? all : few; }
 
 }  // namespace weft::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each CPU and writes them into a pack (kernel_build/kernel_pack.h).
+// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each chip and writes them into a pack (kernel_build/kernel_pack.h).
 // tools/pack.py makes the models and calls it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -65,7 +65,8 @@ struct Words {
 
 void make_pack(const Words& words) {
   std::vector<PackEntry> pack;
-  std::map<std::string, uint32_t> frames;  // kernels of one level, such as x86-64-v3, are much alike
+  // Chips of one level, such as x86-64-v3, share a frame, because their kernels are much alike and compress well together.
+  std::map<std::string, uint32_t> frames;
   for (const std::string& chip : words.chips) {
     Sources sources(chip);
     for (const std::string& model : words.models) {

@@ -107,7 +107,7 @@ class Network:
 
 
 def residual_blocks(net, x, width, activation, bias):
-    """Returns residual blocks of two and of three convolutions, with an identity shortcut and with a convolution as
+    """Adds residual blocks of two and of three convolutions, with an identity shortcut or with a convolution as
     shortcut."""
     quarter = width // 4
     for stride, outputs in ((1, width), (1, 2 * width), (2, 2 * width)):
@@ -122,7 +122,7 @@ def residual_blocks(net, x, width, activation, bias):
 
 
 def convolutions(activation, bias, folder):
-    """Returns every kind of convolution with an activation, with and without a residual."""
+    """Writes a model with the usual kinds of convolutions, each with the activation, with and without a residual."""
     net = Network()
     x = net.input("image", ["batch" if bias else 1, 3, 112, 112])
     for kernel in (3, 7):
@@ -152,8 +152,8 @@ def convolutions(activation, bias, folder):
 
 
 def heads(activation, folder):
-    """Returns the operators between convolutions: channel gates (squeeze and excitation), pooling, concatenated and
-    resized pictures, and the classifier."""
+    """Writes a model with the operators between convolutions: channel gates (squeeze and excitation), pooling, concatenated
+    and resized pictures, and the classifier."""
     net = Network()
     x = net.input("image", [1, 3, 64, 64])
     stem = net.activate(net.conv(x, 3, 64, 3, 2), activation)
@@ -179,7 +179,7 @@ def heads(activation, folder):
 
 
 def transformer(activation, masked, is_bias, folder, width=256, head=64):
-    """Returns a transformer block with pre- or post-normalisation, on picture patches or on tokens with a mask."""
+    """Writes a model of transformer blocks with pre- and post-normalisation, on picture patches or on tokens with a mask."""
     net = Network()
     length, count = "seq" if masked else 197, width // head
     x = net.input("tokens", ["batch", length, width])
@@ -203,7 +203,7 @@ def transformer(activation, masked, is_bias, folder, width=256, head=64):
 
 
 def bench_model(name, folder):
-    """Returns the graph of bench/models with random weights, because the values of weights do not affect the choice of
+    """Writes a graph of bench/models with random weights, because the values of weights do not affect the choice of
     kernels."""
     import json
 

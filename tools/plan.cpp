@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-plan MODEL CHIP...: prints a model's plan for each chip without compiling kernels. A plan has every step with
-// its operands and sizes, every buffer with its place, and every kernel's source. tools/replay.py compares two such
-// texts.
+// weft-plan MODEL CHIP...: prints a model's plan for each chip. Compiles kernels only with --objects. The text has every
+// step with its operands and sizes, every buffer, and every kernel's source. tools/replay.py compares two such texts.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>

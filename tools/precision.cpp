@@ -79,8 +79,8 @@ class Rounding {
   }
 
  private:
-  /// Rounds the operands of products. Perturbs the operands of operators that add many numbers, because a device adds
-  /// them in another order.
+  /// Rounds the f32 operands of products. In random runs, also perturbs the operands of operators that add many numbers,
+  /// because a device adds them in another order.
   void round_operands(const Instruction& i, std::vector<Wide>& in) {
     bool multiplies = i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>();
     bool adds = multiplies || i.is<Reduce>() || i.is<Scan>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Pool>() ||
@@ -106,8 +106,8 @@ class Rounding {
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
 
-  /// Rounds f16 and bf16 results to their type, and f32 results to the storage type. Keeps f32 results of the program
-  /// that no instruction reads. Rounds constants too, because a device with open sizes does not fold them.
+  /// Rounds f16 and bf16 results to their type, and f32 results to the storage type. Leaves f32 outputs of the program
+  /// unrounded if no instruction reads them. Rounds constants too, because a device with open sizes does not fold them.
   void round_results(const Instruction& i, std::vector<Wide>& out) {
     bool is_result = i.users.empty() && i.parent == &i.parent->program().main();
     for (Wide& x : out) {
@@ -118,8 +118,8 @@ class Rounding {
     }
   }
 
-  /// Replaces values by f(value). `unless_exact`: keeps x if all values are multiples of 1/256 below 256, because their
-  /// sums are exact in f32.
+  /// Replaces each value v by f(v). `unless_exact`: keeps x if all values are multiples of 1/256 with a magnitude below
+  /// 256, because their sums are exact in f32.
   template <class F>
   static void change(Wide& x, F f, bool unless_exact = false) {
     std::vector<double> values(x.reals->begin(), x.reals->end());
@@ -167,8 +167,8 @@ std::unique_ptr<Program> imported(const onnx::Model& model, const Tensors& input
   return onnx::import_model(model, options);
 }
 
-/// Returns the inputs that may be static (axes, for example): all tensors of numbers, except the first of several
-/// inputs if it has several floats.
+/// Returns the inputs that may be static (axes, for example): all tensors of numbers. If there are several inputs, the
+/// first is left out if it has several float elements.
 std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tensors& inputs) {
   std::map<std::string, Tensor> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -273,7 +273,7 @@ struct Verdict {
   }
 };
 
-/// One output in the device's answer (`got`) and in all runs of ref.
+/// One output: `got` is the device's, the others are those of ref (members of Answers).
 struct Judged {
   const Tensor &got, &right, &base;
   std::vector<const Tensor*> runs, narrow_runs;
@@ -290,7 +290,7 @@ Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Te
 
 bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
 
-/// Returns the distance of two elements: infinity if only one is finite, or if they are different infinities.
+/// Returns the distance of two elements. It is 0 for two NaN or equal infinities, else infinity unless both are finite.
 double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : HUGE_VAL;
@@ -319,8 +319,8 @@ double largest_of(std::span<const double> values) {
   return largest;
 }
 
-/// Returns for each element the largest of the changes `most` over similar elements: elements of at most four times its
-/// size, and the 16 smallest elements.
+/// Returns for each element the largest of the changes `most` among the elements of at most four times its size and
+/// among the 16 smallest elements.
 std::vector<double> moved_nearby(std::span<const double> right, std::span<const double> most) {
   std::vector<size_t> order(right.size());
   std::iota(order.begin(), order.end(), size_t{0});

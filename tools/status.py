@@ -69,8 +69,8 @@ def table(head, lines):
 
 
 def number(value):
-    """Formats integers with commas. Formats floats with no decimals from 100 on, with three digits from 10 on, else
-    with two decimals."""
+    """Formats integers with commas. Formats floats without decimals from 100 on, with three significant digits from 10
+    on, else with two decimals."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
@@ -364,7 +364,7 @@ def zoo_bf16(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """Returns a table for each machine and day on which networks were drawn: their first and newest measurements."""
+    """Returns a table for each machine and each list of networks of `FRESH`: the first and the newest measurement of each."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":

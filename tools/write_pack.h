@@ -14,7 +14,7 @@ inline void write_pack(const std::filesystem::path& file, const std::string& com
                        std::span<const PackEntry> entries) {
   std::map<Hash128, const PackEntry*> sorted;
   for (const PackEntry& entry : entries) sorted.emplace(entry.key, &entry);
-  std::map<std::pair<uint32_t, Hash128>, uint32_t> known;  // frame and checksum of data -> its offset
+  std::map<std::pair<uint32_t, Hash128>, uint32_t> known;  // frame and checksum of data -> offset in the frame
   std::map<uint32_t, std::vector<std::byte>> frames;
   std::vector<PackPlace> places;
   for (auto [key, entry] : sorted) {
@@ -25,7 +25,7 @@ inline void write_pack(const std::filesystem::path& file, const std::string& com
     places.push_back({key, entry->frame, place->second, static_cast<uint32_t>(data.size())});
   }
   std::vector<std::span<const std::byte>> pieces(2);
-  std::map<uint64_t, uint64_t> offsets;  // of the frames in the file
+  std::map<uint64_t, uint64_t> offsets;  // frame -> offset in the file, in bytes
   uint64_t end = sizeof(PackHeader) + places.size() * sizeof(PackPlace);
   for (auto& [index, frame] : frames) {
     std::vector<std::byte> packed = codegen().compress(frame);

@@ -48,7 +48,8 @@ Ranges read_json(const std::string& path, std::string_view text) {
   return ranges;
 }
 
-/// Parses lines of "name: hexadecimal bits of the scale"; names may contain colons. The first line names the version.
+/// Parses lines of "name: hexadecimal bits of the f32 scale"; names may contain colons. Skips other lines, such as the
+/// first one with the version ("TRT-8501-...").
 Ranges read_text(const std::string& path, std::string_view text) {
   Ranges ranges;
   for (std::string_view rest = text; !rest.empty();) {

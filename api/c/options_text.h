@@ -30,8 +30,8 @@ DonationRequest parse_donation(std::string_view text);
 Precision parse_precision(std::string_view text);
 std::string_view name(Precision precision);
 
-/// Parses a number of bytes: "4GiB", "512 MB", "64k", "1048576". k, M, G and KiB, MiB, GiB are powers of 1024; KB, MB,
-/// GB are powers of 1000. `what` names the option in the error. Throws E203.
+/// Parses a number of bytes: "4GiB", "512 MB", "64k", "1048576". The units k, K, M, G and KiB to TiB are powers of 1024;
+/// kB, KB, MB, GB and TB are powers of 1000. `what` names the option in the error. Throws E203.
 int64_t parse_bytes(std::string_view text, std::string_view what);
 
 /// Parses a whole number; `what` names the option in the error. Throws E203.

@@ -16,7 +16,7 @@ Tensor input_of(const weft_tensor* given, const Port& port) {
               cat("it is ", to_string(port.type), " and has no default"));
 }
 
-/// Samples that the caller's function weft_quantize_options::item gives.
+/// Samples that the caller's function weft_quantize_options::item returns.
 class CalledSamples : public quantise::Samples {
  public:
   explicit CalledSamples(const weft_quantize_options& options) : options_(options) {}

@@ -22,8 +22,8 @@
 ///     uint64_t id = batcher.submit(inputs, {}, [](auto id, auto outputs, auto failure) { ... });
 ///     batcher.cancel(id);
 ///
-/// Each device has a thread. It takes the oldest request and all waiting requests that may share its run. It waits for
-/// further requests until the delay is over, or until as many requests are open as have lately been open at the same
+/// Each program has a thread, which takes the oldest request and all waiting requests that may share its run. It waits
+/// for further requests until the delay is over, or until as many requests are open as have lately been open at the same
 /// time. So a single client never waits.
 namespace weft::serve {
 

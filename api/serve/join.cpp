@@ -74,7 +74,7 @@ using Memory = Joiner::Memory;
 /// be a view of an input.
 void make_room(const Program& program, size_t bytes, Memory& memory) {
   bool is_free = memory.tensor && memory.tensor.use_count() == 1 && memory.tensor->bytes().size() >= bytes;
-  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // after the last reader's reads
+  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // later writes follow all reads
   memory = {};
   void* data = nullptr;
   memory.tensor = std::make_shared<Tensor>(program.tensor(WEFT_U8, std::array{static_cast<int64_t>(bytes)}, &data));

@@ -85,8 +85,9 @@ def picture_classifier(name, calibrate):
 def resnet50():
     network = picture_classifier("resnet50", calibrate=True)
     for part in network.module.modules():
-        if isinstance(part, torchvision.models.resnet.Bottleneck):  # as in a trained network, a residual branch is small:
-            nn.init.constant_(part.bn3.weight, 0.1)  # else rounding errors grow a hundredfold from block to block
+        # As in a trained network, residual branches are small. Else rounding errors would grow a hundredfold per block.
+        if isinstance(part, torchvision.models.resnet.Bottleneck):
+            nn.init.constant_(part.bn3.weight, 0.1)
     return network
 
 
@@ -96,7 +97,7 @@ def mobilenet_v3_large():
 
 def vit_b_16():
     network = picture_classifier("vit_b_16", calibrate=False)
-    nn.init.normal_(network.module.heads.head.weight, std=0.02)  # torchvision starts with zeros: all answers equal
+    nn.init.normal_(network.module.heads.head.weight, std=0.02)  # with torchvision's zeros all answers would be equal
     return network
 
 

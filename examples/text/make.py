@@ -186,7 +186,7 @@ def train(net, text):
 
 
 def bits(session, blocks):
-    """Returns the mean cross entropy of the model in bits per byte, over all bytes of the blocks except first bytes."""
+    """Returns the mean cross entropy of the model in bits per byte, over all bytes but the first of each block."""
     logits = session.run(None, {"bytes": blocks[:, :-1].astype(np.int64)})[0].astype(np.float64)
     chance = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return -np.take_along_axis(chance, blocks[:, 1:, None].astype(np.int64), -1).mean() / math.log(2)

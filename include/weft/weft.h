@@ -25,8 +25,8 @@
  *   program, a tensor its memory.
  * - Text is UTF-8, ends with 0, and lives as long as the handle it came from. `char*` that a call gives away is freed
  *   with weft_text_free.
- * - Option structs begin with their size, so that a later version can add members at the end: set it with the `_INIT`
- *   macros. Members that the library does not know yet must be 0. NULL instead of options means the defaults.
+ * - Option structs begin with their size, so that a later version can add members at the end. The `_INIT` macros set
+ *   the size. Members that the library does not know yet must be 0. NULL instead of options means the defaults.
  * - No call throws, prints or ends the process. Calls are safe from any thread unless their comment says otherwise.
  */
 
@@ -46,7 +46,7 @@ typedef struct weft_context weft_context; /* the working memory of one request; 
 typedef struct weft_tensor weft_tensor; /* a dense row-major array in host memory, or a container; immutable, shared */
 typedef struct weft_graph weft_graph;   /* a program under construction; one thread at a time */
 
-/* "0.1.0" */
+/* Returns "0.1.0". */
 WEFT_API const char* weft_version(void);
 /* Returns an environment variable (free it with weft_text_free); NULL if it is not set. For libraries that use Weft. */
 WEFT_API char* weft_environment(const char* name);
@@ -72,9 +72,9 @@ WEFT_API weft_error_kind weft_status_kind(const weft_status* status); /* WEFT_OK
 WEFT_API const char* weft_status_code(const weft_status* status);     /* "E143"; docs/errors.md lists them */
 WEFT_API const char* weft_status_text(const weft_status* status);     /* the whole message, several lines */
 WEFT_API const char* weft_status_what(const weft_status* status);     /* the facts, one line */
-WEFT_API const char* weft_status_where(const weft_status* status);    /* file, node, output; "" when there is none */
-WEFT_API const char* weft_status_why(const weft_status* status);      /* the shapes involved; "" */
-WEFT_API const char* weft_status_hint(const weft_status* status);     /* what to do; "" */
+WEFT_API const char* weft_status_where(const weft_status* status);    /* file, node, output; "" if there is none */
+WEFT_API const char* weft_status_why(const weft_status* status);  /* details, such as shapes; "" if there are none */
+WEFT_API const char* weft_status_hint(const weft_status* status); /* what to do; "" if there is no advice */
 
 WEFT_API void weft_text_free(char* text);
 
@@ -137,7 +137,7 @@ WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for 
 WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
 /* Makes a tensor over a mapped file from `offset` on: a run reads what it needs. The file may be removed or replaced by
- * another. If it is shortened, a run that reads a missing part fails with E106. E161: the file is too short. */
+ * another. If it is shortened, a run that reads a missing part fails with E106. Fails with E161 for a short file. */
 WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
                                       size_t offset, weft_tensor** tensor);
 /* Makes a tensor with a copy of the data, aligned to 64 bytes. */
@@ -150,7 +150,7 @@ WEFT_API weft_status* weft_tensor_new(const weft_program* program, weft_dtype ty
 /* Makes a tensor with copies of strings. `lengths` NULL: each string ends with a zero byte. */
 WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
                                           const size_t* lengths, weft_tensor** tensor);
-/* ONNX's containers: a sequence of items, an optional of one or none, a map of two vectors: its keys, its values. */
+/* ONNX's containers: a sequence of items, an optional with one item or none, a map with two items (keys and values). */
 typedef enum weft_kind { WEFT_TENSOR, WEFT_SEQUENCE, WEFT_OPTIONAL, WEFT_MAP, WEFT_KIND_ALL = 0x7fffffff } weft_kind;
 WEFT_API weft_kind weft_tensor_kind(const weft_tensor* tensor);
 WEFT_API weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
@@ -163,8 +163,8 @@ WEFT_API void weft_tensor_free(weft_tensor* tensor);
 WEFT_API weft_dtype weft_tensor_dtype(const weft_tensor* tensor);
 WEFT_API size_t weft_tensor_rank(const weft_tensor* tensor);
 WEFT_API const int64_t* weft_tensor_dims(const weft_tensor* tensor);
-WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor); /* of a container: its items */
-WEFT_API const void* weft_tensor_data(const weft_tensor* tensor); /* NULL for strings */
+WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor); /* of a container: the number of its items */
+WEFT_API const void* weft_tensor_data(const weft_tensor* tensor); /* NULL for strings and containers */
 WEFT_API size_t weft_tensor_bytes(const weft_tensor* tensor);
 /* Returns 1 if an input or the program may hold the memory too: then nobody may write to it. 0: its owner may write. */
 WEFT_API int32_t weft_tensor_is_shared(const weft_tensor* tensor);
@@ -183,7 +183,7 @@ typedef enum weft_precision {
 /* The caller's memory for weights, working memory and results. Calls come from any thread; the functions must work
  * until everything made with them is gone. */
 typedef struct weft_allocator {
-  void* (*allocate)(void* user, size_t bytes, size_t alignment); /* a power of 2; NULL: there is none (E401) */
+  void* (*allocate)(void* user, size_t bytes, size_t alignment); /* `alignment`: a power of 2. NULL: no memory (E401) */
   void (*release)(void* user, void* data, size_t bytes, size_t alignment);
   void* user;
 } weft_allocator;
@@ -324,7 +324,7 @@ WEFT_API size_t weft_output_count(const weft_program* program);
 WEFT_API weft_status* weft_input(const weft_program* program, size_t index, weft_port* port);
 WEFT_API weft_status* weft_output(const weft_program* program, size_t index, weft_port* port);
 
-/* "cpu (x86-64, avx2 fma), 2 threads" */
+/* Returns the device as text: "cpu (x86-64, avx2 fma), 2 threads". */
 WEFT_API const char* weft_program_device(const weft_program* program);
 /* JSON with device, inputs, outputs, metadata, compile phases with seconds, kernel counts, and the steps, each with its
  * kernel, the nodes it came from, its device and the reason why it was chosen. */
@@ -339,10 +339,10 @@ WEFT_API void weft_context_free(weft_context* context);
 
 typedef struct weft_memory {
   size_t struct_size;
-  size_t arena, scratch; /* held now by this context: values between kernels, and working memory of kernels */
-  size_t peak;           /* the most that this context has held */
-  size_t weights;        /* packed weights, held once for all programs that pack equal ones */
-  size_t constants;      /* copies of constants that runs read; others stay in the file or the caller's memory */
+  size_t arena, scratch; /* bytes that this context holds now: values between kernels, and working memory of kernels */
+  size_t peak;           /* the most bytes that this context has held */
+  size_t weights;        /* bytes of packed weights, held once for all programs that pack equal ones */
+  size_t constants;      /* bytes of copied constants that runs read; others stay in the file or the caller's memory */
 } weft_memory;
 #define WEFT_MEMORY_INIT {sizeof(weft_memory), 0, 0, 0, 0, 0}
 WEFT_API weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory);
@@ -353,7 +353,7 @@ WEFT_API weft_status* weft_output_sizes(const weft_program* program, const weft_
                                         size_t input_count, size_t index, int64_t* dims, size_t rank, size_t* bytes);
 
 typedef struct weft_buffer {
-  void* data; /* aligned to 64 bytes is fastest; NULL: memory of the library's */
+  void* data; /* aligned to 64 bytes is fastest; NULL: the library allocates memory */
   size_t bytes;
 } weft_buffer;
 
@@ -426,7 +426,7 @@ WEFT_API weft_status* weft_graph_new(const char* name, weft_graph** graph);
 WEFT_API weft_status* weft_graph_parse(const char* text, weft_graph** graph);
 /* Returns operator number `index` that models may use, "Conv", "com.microsoft:FusedGelu" ...; NULL past the last. */
 WEFT_API const char* weft_model_operator(size_t index);
-/* Reads a model as a graph, before any pass. Uses the options sizes, constants, defaults, operators, folder, borrow. */
+/* Reads a model as a graph, before any pass. Uses the options that concern reading, such as sizes and constants. */
 WEFT_API weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph);
 WEFT_API weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
                                             weft_graph** graph);
@@ -450,7 +450,7 @@ WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
 /* Exports the graph as an ONNX file; returns its bytes as u8[size]. E223 if ONNX lacks an operator. */
 WEFT_API weft_status* weft_graph_export(const weft_graph* graph, weft_tensor** onnx);
-/* "f32[batch,64]" */
+/* Returns the type of a value as text: "f32[batch,64]". */
 WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
 WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);
 /* Compiles and consumes the graph, even if compiling fails: afterwards only weft_graph_free may be called on it. */
@@ -461,14 +461,14 @@ WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_o
 /* The choices of quantisation; docs/quantisation.md describes each. */
 typedef struct weft_quantize_options {
   size_t struct_size;
-  const char* to;      /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
-  const char* method;  /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
-  const char* weights; /* "nearest", "gptq", "hqq", "awq" (the last two: blocks); NULL: gptq for int4, fp8 with data */
-  double percentile;   /* 0: 99.99 */
-  int32_t block;       /* int4, int8-weights: number of weights that share a scale; 0: 32 */
-  int32_t symmetric;   /* 1: around 0, also where another zero point would be more exact */
-  int32_t per_tensor;  /* 1: a scale for each weight, not for each of its channels */
-  int32_t keep_bias;   /* 1: biases are not corrected for the mean error of rounded weights */
+  const char* to;          /* "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4"; NULL: int8 */
+  const char* method;      /* of ranges: "mse", "minmax", "percentile", "entropy"; NULL: mse. fp8 always takes minmax */
+  const char* weights;     /* "nearest", "gptq"; in blocks also "hqq", "awq". NULL: gptq for int4 and fp8 with data */
+  double percentile;       /* share of values inside the range, in percent; 0: 99.99 */
+  int32_t block;           /* int4, int8-weights: number of weights that share a scale; 0: 32 */
+  int32_t symmetric;       /* 1: around 0, also where another zero point would be more exact */
+  int32_t per_tensor;      /* 1: a scale for each weight, not for each of its channels */
+  int32_t keep_bias;       /* 1: biases are not corrected for the mean error of rounded weights */
   const char* const* keep; /* names of nodes (* and ? match) that stay in floats */
   size_t keep_count;
   double budget; /* above 0: the greatest loss; layers stay in floats until it is met (E221) */
@@ -486,7 +486,7 @@ typedef struct weft_quantize_options {
   const char* ranges;   /* a calibration table in place of data; int8 leaves inputs that it lacks in floats; or NULL */
   int32_t products;     /* 1: matrix products only, 2: convolutions only; 0: both */
   int32_t qdq;          /* 1: weights in blocks become DequantizeLinear and MatMul (operator set 21), not MatMulNBits */
-  const char* folder;   /* weft_quantize_bytes: where external weights lie; NULL: nowhere */
+  const char* folder;   /* of external weights, for weft_quantize_bytes; NULL: there are none */
   int32_t reduce_range; /* 1: int8 weights have 7 bits, for engines whose products by u8 saturate without VNNI */
 } weft_quantize_options;
 #define WEFT_QUANTIZE_OPTIONS_INIT \

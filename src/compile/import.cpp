@@ -8,6 +8,7 @@
 #include "base/kept_file.h"
 #include "compile/stages.h"
 #include "frontends/onnx/file/model.h"
+#include "frontends/tensorflow/fault.h"
 #include "frontends/tensorflow/graph_import.h"
 #include "frontends/tensorflow/saved_model.h"
 #include "frontends/torch/exported.h"
@@ -113,7 +114,8 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
                                    .symbols = std::move(asked.symbols),
                                    .constants = options.constants,
                                    .fixed_defaults = options.fixed_defaults,
-                                   .max_nodes = options.max_nodes};
+                                   .max_nodes = options.max_nodes,
+                                   .max_nesting = std::min(options.max_nesting, tensorflow::max_nesting)};
   for (const auto& [name, value] : options.constants) find_input(name, graph, "a value is");
   for (const auto& [name, numbers] : options.constant_numbers)
     wanted.constants.insert_or_assign(name, input_constant(find_input(name, graph, "a value is"), numbers));

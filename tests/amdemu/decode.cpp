@@ -33,7 +33,7 @@ void replace_each(std::string& text, const Renamings& renamings) {
   for (const auto& [from, to] : renamings) replace_first(text, from, to);
 }
 
-/// Names of access sizes on gfx9 and gfx10 and their canonical names, longest first.
+/// Names of access sizes on gfx9 and gfx10 and their canonical names; a name precedes the names that it contains.
 const Renamings older_moves = {{"dwordx16", "b512"},
                                {"dwordx2", "b64"},
                                {"dwordx3", "b96"},
@@ -362,8 +362,7 @@ void read_operands(const std::string& rest, Instruction& i) {
 
 // --- instructions ----------------------------------------------------------------------------------------------------
 
-/// True for waits, messages and cache instructions: their operands are words of their own syntax, and their effects are
-/// not emulated.
+/// True for waits, messages, barriers and hints: their operands have a syntax of their own and are not parsed.
 bool has_free_text(const std::string& name) {
   for (const char* prefix : {"s_wait", "s_delay_alu", "s_sendmsg", "s_nop", "s_clause", "s_barrier", "s_prefetch"}) {
     if (name.starts_with(prefix)) return true;

@@ -142,7 +142,8 @@ void Driver::run_first(Stream* stream) {
   ++stream->done;
 }
 
-/// Runs the next work of each other stream that waits for no event. Work of different streams may run in any order.
+/// Runs the first queued work of each other stream, unless this work waits for an event that was not reached yet. Work
+/// of different streams may run in any order.
 void Driver::run_others(Stream* stream) {
   std::vector<Stream*> others(streams.begin(), streams.end());
   others.push_back(&default_stream);

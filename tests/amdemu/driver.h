@@ -106,7 +106,7 @@ struct Driver {
   /// Queues work, or records it if the stream is being captured.
   int submit(Stream* stream, Work work);
   void run_until(Stream* stream, u64 count);
-  /// Runs the stream's work, and the work that it waits for.
+  /// Runs all work of the stream, and the work of other streams that it waits for.
   void finish(Stream* stream);
   void finish_all();
 

@@ -148,7 +148,8 @@ int check_sizes(const Kernel& kernel, const LaunchSizes& s) {
   return kernel.lds_bytes + s.dynamic_lds > Chip::lds_bytes ? out_of_resources : success;
 }
 
-/// Reads arguments in both of HIP's forms: a pointer for each, or {1, buffer, 2, &size, 3}.
+/// Reads arguments in both of HIP's forms: `parameters` has a pointer to each argument, or `extra` is
+/// {1, buffer, 2, &size, 3}, where 1, 2 and 3 are HIP's tags.
 int read_arguments(const Kernel& kernel, void** parameters, void** extra, std::vector<u8>& bytes) {
   if ((parameters && extra) || (!parameters && !extra && kernel.explicit_bytes)) return invalid_value;
   bytes.resize(kernel.explicit_bytes);
@@ -489,7 +490,7 @@ WEFT_HIP void amdemuReset() {
   last_error = success;
 }
 
-/// Returns the number of handles and allocations not yet released.
+/// Returns the bytes allocated plus the number of handles; 0 if everything is released.
 WEFT_HIP size_t amdemuHeld() {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);

@@ -112,7 +112,8 @@ void execute_pair(Wave& w, const Instruction& first, const Instruction& second) 
   std::memcpy(row, after, sizeof after);
 }
 
-/// Executes an instruction in gfx9's indexing mode: the index in M0 is added to the numbers of the registers.
+/// Executes an instruction in gfx9's indexing mode: adds the index in M0 to the numbers of the vector registers that
+/// the mode selects.
 void execute_indexed(Wave& w, const Instruction& i) {
   Instruction moved;
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;
@@ -264,7 +265,7 @@ void run_wave(Wave& w) {
         text("kernel ", w.kernel->name, " hangs: a wave has run for ", options().limit, " million instructions"));
 }
 
-/// Runs some instructions of every wave of the group; returns true when all waves have ended.
+/// Runs some instructions of each wave that is not at a barrier; returns true when all waves have ended.
 bool run_group(WorkGroup& group) {
   size_t waiting = 0, ended = 0;
   for (auto& wave : group.waves) {

@@ -282,7 +282,7 @@ struct ElementName {
   const char* name;
   Element a, b;
 };
-constexpr ElementName element_names[] = {  // longer names first
+constexpr ElementName element_names[] = {  // a name precedes the names that it contains
     {"fp8_fp8", Element::fp8, Element::fp8}, {"fp8_bf8", Element::fp8, Element::bf8},
     {"bf8_fp8", Element::bf8, Element::fp8}, {"bf8_bf8", Element::bf8, Element::bf8},
     {"xf32", Element::xf32, Element::xf32},  {"bf16", Element::bf16, Element::bf16},

@@ -29,8 +29,8 @@ u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 byt
 
 namespace {
 
-/// True if this access and an earlier one of another wave touch the byte without a barrier between them, and one is a
-/// write.
+/// True if this access to a byte races with another wave's access since the last barrier. Two reads, two atomics, and
+/// an atomic after a read do not race.
 bool is_race(const ByteHistory& h, u32 epoch, u32 wave, Touch touch) {
   const bool others_wrote = h.written == epoch && h.writer != wave && !(touch == Touch::atomic && h.atomic);
   const bool others_read = h.read == epoch && (h.readers & ~(1u << wave)) != 0;
@@ -431,8 +431,8 @@ void permute(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Returns the lane that ds_swizzle reads. A pattern permutes the lanes in groups of four, masks bits of the lane number or,
-/// on gfx9 and later, rotates lanes.
+/// Returns the lane that ds_swizzle reads. A pattern permutes the lanes in groups of four, masks bits of the lane number
+/// or, on gfx9 and later, rotates lanes.
 u32 swizzled_lane(u32 lane, u32 pattern) {
   if ((pattern & 0xe000) == 0xc000) {
     const u32 by = pattern >> 5 & 31;

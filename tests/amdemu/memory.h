@@ -2,8 +2,8 @@
 #pragma once
 #include "wave.h"
 
-/// Checked memory addresses: each function returns a host pointer, or throws Fault with the kernel, group, wave, lane
-/// and instruction.
+/// Checked memory addresses: the *_pointer functions return a host pointer, or throw Fault with the kernel, group, wave,
+/// lane and instruction.
 namespace weft::amdemu {
 
 enum class Touch : u8 { read, write, atomic };

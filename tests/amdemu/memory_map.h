@@ -4,8 +4,8 @@
 
 #include "bits.h"
 
-/// The addresses that a kernel may touch. Device memory has addresses that no host memory has (bit 47 is set), so that
-/// a host access through one faults, as on a GPU with memory of its own. Pinned memory has the host's addresses.
+/// The addresses that a kernel may touch. Device memory has addresses that no host memory has (bit 47 is set): the host
+/// faults if it uses them, as on a GPU with memory of its own. Pinned memory has the host's addresses.
 namespace weft::amdemu {
 
 constexpr u64 device_bit = u64{1} << 47;

@@ -103,8 +103,8 @@ void sleep(Wave& w, const Instruction&) { ++w.yields; }
 void nothing(Wave&, const Instruction&) {}
 [[noreturn]] void trap_here(Wave&, const Instruction& i) { throw Fault(text("the kernel stops itself: ", i.text)); }
 
-/// Turns gfx9's indexing mode on: vector instructions then add M0 to their register numbers. M0 holds the index and, in
-/// its upper bits, the mode.
+/// Turns gfx9's indexing mode on: vector instructions then add the index to register numbers (execute_indexed). M0
+/// holds the index in its low eight bits, and the mode from bit 12 on.
 void index_on(Wave& w, const Instruction& i) {
   w.s[m0] = (read_as<u32>(w, i[0]) & 0xff) | static_cast<u32>(i.index_modes) << 12;
   w.index_modes = i.index_modes;
@@ -112,8 +112,8 @@ void index_on(Wave& w, const Instruction& i) {
 void index_off(Wave& w, const Instruction&) { w.index_modes = 0; }
 void index_at(Wave& w, const Instruction& i) { w.s[m0] = (w.s[m0] & ~0xffu) | (read_as<u32>(w, i[0]) & 0xff); }
 
-/// Changes nothing. Private memory is found by lane here, so its base address does not matter; other registers are not
-/// modelled.
+/// Ignores writes to FLAT_SCR, the base address of private memory, because the emulator addresses private memory by
+/// lane. Throws Fault for other registers.
 void setreg(Wave&, const Instruction& i) {
   if (i.text.find("FLAT_SCR") == std::string::npos)
     throw Fault(text("a register of state without semantics: ", i.text));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, where the CPU computes containers.
-Also tests nodes that read values which a product stores in 16 bits."""
+Also tests division, open channels, and nodes that read values which a product stores in 16 bits."""
 import json
 import re
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device choices and refusals on a machine with a GPU: the device `auto`, memory limits, numbers of compute units."""
+"""Programs on a machine with an emulated GPU: steps that run on the GPU or on the CPU, captured loops, the device
+`auto`, memory limits, deadlines, the memory of results."""
 import os
 import re
 import sys
@@ -57,7 +58,7 @@ def texts(path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", [non_zero, boxes, loop])
 def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
-    """All steps run on the GPU if sizes depend on data, if boxes overlap, and if the number of trips of a loop is an input."""
+    """All steps run on the GPU: for NonZero, for NonMaxSuppression, and for an LSTM with an open number of steps."""
     path = tmp_path / "model.onnx"
     model(path)
     sizes = ["--at", "seq=3"] if model is loop else []
@@ -131,7 +132,7 @@ def test_operators_that_gpus_lack_run_on_the_cpu_between_copies(tmp_path):
 
 
 def test_auto_takes_the_cpu_if_the_weights_exceed_the_memory_of_the_gpu(tmp_path):
-    """The CPU reads the 4 MiB of weights from the file, the GPU would have to hold them."""
+    """The CPU reads the 4 MiB of weights from the file; the GPU would need a copy in its memory."""
     weights = onnx.numpy_helper.from_array(np.arange(1 << 20, dtype=np.float32), "w")
     nodes = [helper.make_node("Mul", ["w", "x"], ["p"]), helper.make_node("ReduceSum", ["p"], ["y"], keepdims=0)]
     ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)] for name, sizes in (("x", [1]), ("y", []))]

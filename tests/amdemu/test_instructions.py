@@ -143,7 +143,7 @@ def align(step, mask):
 
 
 U, I, H = u32, i32, u16
-ONE = {  # name: (result, operand, formula)
+ONE = {  # name: (type of the result, type of the operand, formula)
     "v_mov_b32": (U, U, lambda a: a), "v_not_b32": (U, U, lambda a: ~a), "v_bfrev_b32": (U, U, reverse),
     "v_clz_i32_u32": (U, U, leading), "v_ctz_i32_b32": (U, U, trailing), "v_cls_i32": (U, I, leading_signs),
     "v_mov_b64": (u64, u64, lambda a: a), "v_mov_b16": (H, H, lambda a: a), "v_not_b16": (H, H, lambda a: ~a),
@@ -176,7 +176,7 @@ for t, below in [(f16, 0.99951171875), (f32, 1 - 2.0**-24), (f64, 1 - 2.0**-53)]
     ONE[f"v_fract_{n}"] = (t, t, lambda a, below=below: np.minimum(a.astype(f64) - np.floor(a.astype(f64)), below))
     ONE[f"v_frexp_mant_{n}"] = (t, t, lambda a: np.where(np.isfinite(a), np.frexp(a.astype(f64))[0], a))
 
-TWO = {  # name: (result, a, b, formula)
+TWO = {  # name: (types of the result and of both operands, formula)
     "v_sub_f32": (f32, f32, f32, np.subtract), "v_subrev_f32": (f32, f32, f32, lambda a, b: b - a),
     "v_sub_f16": (f16, f16, f16, np.subtract), "v_subrev_f16": (f16, f16, f16, lambda a, b: b - a),
     "v_mul_dx9_zero_f32": (f32, f32, f32, lambda a, b: np.where((a == 0) | (b == 0), f32(0), a * b)),

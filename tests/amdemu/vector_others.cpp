@@ -375,7 +375,8 @@ void swap(Wave& w, const Instruction& i) {
   write_row(w, i[1], 0, a);
 }
 
-/// Executes v_movrels, v_movreld and v_movrelsd: moves that add M0 to the number of the source or destination register.
+/// Executes v_movrels, v_movreld and v_movrelsd: moves that add M0 to the number of the source register, of the
+/// destination register, or of both.
 template <bool source, bool destination>
 void movrel(Wave& w, const Instruction& i) {
   u32 room[max_lanes], moved[max_lanes];

@@ -151,7 +151,7 @@ FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums within one 
 
 
 def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
-    """Makes a case of relu(A B + bias); `order`: B is stored as [k, n] or [n, k]."""
+    """Makes a case of relu(A B + bias). `order`: "kn" if B is stored as [k, n], "nk" if as [n, k]."""
     error = FLOAT8_ERROR if kind in float8 else GEMM_TYPES[kind][0]
     tolerance = error * max(1, (k / 10) ** 0.5)  # sums of k terms of size 1
     if kind == "i8":

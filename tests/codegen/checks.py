@@ -12,7 +12,7 @@ def raise_fault(fault):
 
 
 def error_of(got, want):
-    """Returns the largest |y - r| / max(1, |r|); infinity if a NaN or infinity of one is not in the other."""
+    """Returns the largest |y - r| / max(1, |r|); infinity if a NaN or an infinity is in only one of the arrays."""
     if got.dtype.kind == "i":
         return float(np.abs(got - want).max(initial=0))
     g, w = got.astype(np.float64), want.astype(np.float64)
@@ -26,8 +26,8 @@ def error_of(got, want):
 
 
 def check(device, cases):
-    """Runs the cases on a device, an object with `run(case) -> list of output arrays`; prints a line per kernel and returns the number of
-    failures."""
+    """Runs the cases on a device, an object with `run(case) -> list of output arrays`. Prints a line per kernel;
+    returns the number of failures."""
     worst, failures = {}, 0
     for case in cases:
         try:

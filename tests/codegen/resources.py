@@ -63,7 +63,7 @@ def compile_cold(command):
 
 
 def worst(kernels, need):
-    """Returns the largest need of any kernel, with its chip."""
+    """Returns the largest value of need(chip, kernel), and the chip for which it occurs."""
     chip, kernel = max(kernels, key=lambda pair: need(*pair))
     return need(chip, kernel), chip
 

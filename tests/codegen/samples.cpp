@@ -31,7 +31,7 @@ WEFT_KERNEL(sample_pointwise, 5, 256) {
   });
 }
 
-// Computes every function of one argument that networks use, one row for each function: y[f, i]; sizes: n.
+// Computes 14 elementary functions of x, one row of y[14, n] for each function; sizes: n.
 WEFT_KERNEL(sample_math, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);
@@ -44,7 +44,7 @@ WEFT_KERNEL(sample_math, 2, 256) {
   });
 }
 
-// Converts f32 to every storage type (bf16, f16, fp8 of OCP and FNUZ) and back, and adds the results; sizes: n.
+// Converts f32 to bf16, f16 and three types of 8 bits and back, one row of y[5, n] for each type; sizes: n.
 WEFT_KERNEL(sample_convert, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);

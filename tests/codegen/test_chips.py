@@ -23,7 +23,7 @@ import run_cpu
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KC = os.environ.get("WEFT_KC", str(ROOT / "build/release/bin/weft-kc"))
 HERE = pathlib.Path(__file__).parent
-# Chips of every family of processors, including families of other machines; the features are those that kernels use.
+# A chip of every family of CPUs, with the features that kernels use. Not all of them can run on this machine.
 ZEN4 = "x86-64-v4+avx512bf16+avx512vnni"
 CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
         "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}
@@ -53,7 +53,8 @@ def runs_here(chip):
 
 
 def check_resources(text):
-    """Checks that no vector register is spilled and no lane needs private memory, except in the sample of all functions."""
+    """Checks that no vector register is spilled and no lane needs private memory, except in the sample of all
+    functions."""
     for kernel, spills, scratch in re.findall(r"(\w+): \d+ vgpr .* spills (\d+)\+\d+, scratch (\d+)", text):
         if kernel != "sample_math":
             assert (int(spills), int(scratch)) == (0, 0), f"{kernel} spills {spills} vector registers, scratch {scratch}"
@@ -80,7 +81,7 @@ def test_gpu(chip, name, tmp_path):
 @pytest.mark.parametrize("name", CPU_SAMPLES)
 @pytest.mark.parametrize("family", CPUS)
 def test_cpu_compiles(family, name, tmp_path):
-    """Samples compile without a warning; where the processor can run them, results are compared with numpy."""
+    """Samples compile without a warning. If this processor can run samples.cpp, its results are compared with numpy."""
     chip, library = CPUS[family], tmp_path / f"{name}.so"
     compile_sample(name, chip, library, "--warnings")
     if name == "samples" and runs_here(chip):

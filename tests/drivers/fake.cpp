@@ -20,7 +20,7 @@ std::set<Handle> held;
 int calls = 0, failing_call = 0, failing_error = 0;
 std::string failed;
 
-/// Counts a call; returns its error if it is the one that must fail.
+/// Counts a call. Returns the error that `fake_fail` has set for this call; 0 for all other calls.
 int begin(const char* function) {
   const std::lock_guard lock(mutex);
   if (++calls != failing_call) return 0;

@@ -203,7 +203,8 @@ def judge_named(task):
 
 
 def main():
-    """Prints each case that is not right, and the counts of all; --out appends the counts to a file of bench/results."""
+    """Prints each case that is not right, and the counts of all; --out appends the counts to a file of
+    bench/results."""
     sys.path.append(str(ROOT / "bench"))
     import machine
 

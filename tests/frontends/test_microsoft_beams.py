@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BeamSearch and WhisperBeamSearch around small models with an encoder, like T5 and Whisper: ref and cpu give the tokens and scores of
-onnxruntime's CPU provider."""
+"""BeamSearch and WhisperBeamSearch around small models with an encoder, like T5 and Whisper: ref and cpu give the
+tokens and scores of onnxruntime's CPU provider."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -46,7 +46,7 @@ class Graph:
         return self.node("Transpose", apart, perm=[0, 2, 1, 3], name=name)
 
     def attention(self, q, k, v, bias=None):
-        """Returns the attention of q, k and v, all [batch, n, width]."""
+        """Returns the attention, [batch, n, width], of q, k and v, each [batch, heads, n, size]."""
         scores = self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2]))
         shares = self.node("Softmax", self.node("Add", scores, bias) if bias else scores, axis=-1)
         turned = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])

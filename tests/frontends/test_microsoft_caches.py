@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block. ref and cpu
-give the answers of onnxruntime's CPU provider, or, where it lacks the operator, those of a plain definition."""
+"""com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block.
+ref and cpu give the answers of onnxruntime's CPU provider, or, where it lacks the operator, those of a plain
+definition."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -105,7 +106,8 @@ def in_one_buffer(model, feed, shared):
 
 @pytest.mark.parametrize("apart", [{"q_norm_epsilon": 0.5}, {"k_norm_epsilon": 0.5}])
 def test_each_norm_may_have_an_epsilon_of_its_own(apart):
-    """Queries and keys are normalised with an epsilon each (new in onnxruntime 1.32), and the cache holds the normalised keys."""
+    """Queries and keys are normalised with an epsilon each (new in onnxruntime 1.32), and the cache holds the
+    normalised keys."""
     cache = floats(1, KV_HEADS, 8, SIZE)
     inputs = [floats(1, 5, WIDTH), floats(1, 5, KV_HEADS * SIZE), floats(1, 5, KV_HEADS * SIZE) + 1, cache, cache + 1, i32(4),
               np.int32(5), *[None] * 7, floats(SIZE), floats(SIZE) + 1]
@@ -192,7 +194,7 @@ def test_paged_attention(slots, window):
         sees = (key <= own) & ((key > own - window) | (window < 0))
         wanted.append(by_heads(q[ends[row]:ends[row + 1]], after[0][held], after[1][held], sees))
     inputs = [q, k, v, *caches, ends.astype(np.int32), i32(*past), table]
-    if slots:  # the second token is not written, but its slot already holds its values
+    if slots:  # slot -1: the second token is not written, because the cache already holds its values
         for cache, fresh in zip(caches, (k, v)):
             cache.reshape(-1, KV_HEADS * SIZE)[chosen[1]] = fresh[1]
         chosen[1] = -1

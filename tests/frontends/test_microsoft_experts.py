@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's mixtures of experts and their routers. ref and cpu give the answers of onnxruntime's CPU provider, or those of a plain
-definition where it lacks the operator."""
+"""com.microsoft's mixtures of experts and their routers. ref and cpu give the answers of onnxruntime's CPU provider, or
+those of a plain definition where it lacks the operator."""
 import numpy as np
 import pytest
 
@@ -28,7 +28,7 @@ def test_experts(tokens, k, activation):
 @pytest.mark.parametrize("after", [0, 1])
 def test_the_limit_of_gates(after):
     """The limit applies to the gate or, as in onnxruntime's CUDA provider since 1.32, to the gate times its sigmoid.
-    One expert has weight 1."""
+    There is one expert, with weight 1."""
     x, up, down = floats(5, HIDDEN), floats(1, 2 * INNER, HIDDEN), floats(1, HIDDEN, INNER)
     attributes = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0,
                   "swiglu_limit_after_activation": after}
@@ -54,8 +54,7 @@ def test_experts_that_are_preferred_alike(k, adds_up):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_quantised_experts_that_are_preferred_alike(k):
-    """Preferred experts are found by their scores, because the probabilities of the last two rows are too small to be
-    distinguished in f32."""
+    """Preferred experts are found by their scores, because three probabilities of the last row of TIES are 0 in f32."""
     scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
     inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
               bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]
@@ -106,7 +105,8 @@ def test_group_router_refuses(words, changes, attributes, outputs):
 
 
 def test_experts_with_a_gate_of_their_own():
-    """onnxruntime's CPU provider has no third layer: y = second(silu(first x) * (third x)), for the one expert of each token."""
+    """Compares with y = second (silu(first x) * (third x)), because onnxruntime's CPU provider lacks the third weight.
+    Each token has one expert."""
     x, scores, first, second, third = (floats(6, HIDDEN), floats(6, EXPERTS), floats(EXPERTS, INNER, HIDDEN),
                                        floats(EXPERTS, HIDDEN, INNER), floats(EXPERTS, INNER, HIDDEN) + 0.1)
     model, feed = model_of("MoE", [x, scores, first, None, second, None, third], ["y"],

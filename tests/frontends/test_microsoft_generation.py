@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GreedySearch, Sampling and BeamSearch around a small decoder: ref and cpu give the tokens of onnxruntime's CPU provider."""
+"""GreedySearch, Sampling and BeamSearch around a small decoder: ref and cpu give the tokens of onnxruntime's CPU
+provider."""
 import numpy as np
 import onnxruntime
 import pytest

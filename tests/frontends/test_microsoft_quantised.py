@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """com.microsoft's quantised operators, compared with onnxruntime's CPU provider. Quantised results may differ by one
-step where onnxruntime multiplies by the inverse of a scale. Weights stay below 64, because onnxruntime's products of
-bytes saturate on processors without VNNI.
+step where onnxruntime multiplies by the inverse of a scale. Weights in products of bytes stay below 64, because
+such products of onnxruntime saturate on processors without VNNI.
 """
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's operators with a state for each of several sequences: ref and cpu give the answers of onnxruntime's CPU provider."""
+"""com.microsoft's operators with a state for each of several sequences: ref and cpu give the answers of onnxruntime's
+CPU provider."""
 import numpy as np
 import onnx
 import onnxruntime

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms of ONNX's operators that its own cases leave out: ref and cpu give the answers of onnxruntime's CPU provider."""
+"""Forms of ONNX's operators that its own cases leave out: ref and cpu give the answers of onnxruntime's CPU
+provider."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -132,7 +133,8 @@ def test_corners_that_only_the_run_tells(scales):
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("constants", [[], [1], [2]], ids=["both", "scales", "roi"])
 def test_regions_that_only_the_run_tells(mode, constants):
-    """The scales give integer sizes; for other scales onnx's reference and onnxruntime use different regions."""
+    """The scales give integer sizes, because onnx's reference and onnxruntime use different regions for other
+    scales."""
     roi = np.array([0, 0, 0.2, -0.23, 1, 1, 0.9, 1.17], np.float32)
     words = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.5}
     judge("Resize", [floats(1, 2, 10, 8), roi, np.array([1, 1, 1.5, 0.75], np.float32)], words, constants=constants)
@@ -151,8 +153,8 @@ def test_upsampling_that_only_the_run_tells():
 
 
 def test_heads_of_a_free_size():
-    """The width is a run-time size. The head size and the scale 1 / sqrt(head size) follow from it, and a width that the
-    number of heads does not divide is refused."""
+    """The width is a run-time size. The head size and the scale 1 / sqrt(head size) follow from it, and a width that
+    the number of heads does not divide is refused."""
     free = {(f"i{i}", 2): "width" for i in range(3)}
     inputs = [floats(2, 5, 24), floats(2, 7, 24), floats(2, 7, 24)]
     judge("MultiHeadAttention", inputs, {"num_heads": 3}, domain="com.microsoft", free=free)
@@ -217,7 +219,8 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_sizes_that_constants_have_in_a_run(device):
-    """All inputs are constants except a size: steps that depend on that size must not run at load time."""
+    """All operands are constants, but the size of Unique's result is known only in the run. Steps that depend on this
+    size must not run at load time."""
     nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
     for number in 0, 3:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own node cases through `weft.compile` and `run`: every answer is right. They run on the reference, as the
 model is read and after the passes for this processor, and on the CPU. The CPU takes all cases under WEFT_TEST_FULL.
-Otherwise it takes those of control flow, of sizes that depend on data and of static inputs, and one in twelve of the
-others.
+Otherwise it takes the cases in ALWAYS (control flow, sizes that depend on data, static inputs and others) and one in
+twelve of the rest.
 
 A case for which the CPU target uses host steps must be listed in onnx_host.txt; only strings, sequences and optionals
 may need them."""

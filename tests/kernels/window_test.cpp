@@ -25,7 +25,7 @@ std::vector<f32> random_values(i64 count, unsigned seed) {
   return v;
 }
 
-/// Calls visit(tap, pixel of the image or -1 outside) for a window, with plain arithmetic.
+/// Calls visit(tap, pixel) for every tap of the window of output `row`; `pixel` is -1 outside the image.
 template <class Visit>
 void plain_window(const ConvSizes& s, i64 row, const Visit& visit) {
   const i64 o[3] = {row / s.out[2] / s.out[1] % s.out[0], row / s.out[2] % s.out[1], row % s.out[2]},

@@ -17,7 +17,8 @@ WHEEL = "onnxruntime-migraphx==1.27.1"
 
 @pytest.fixture(scope="session")
 def wheel():
-    """Provides AMD's wheel, unchanged, in a folder of its own: its package has the same name as the onnxruntime of other tests."""
+    """Provides AMD's wheel, unchanged, in a folder of its own: its package has the same name as the onnxruntime of
+    other tests."""
     folder = BUILD / WHEEL.replace("==", "-")
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=BUILD) as place:

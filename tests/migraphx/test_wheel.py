@@ -91,7 +91,8 @@ def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
 
 
 def test_a_branch_that_is_invalid_need_not_run(client):
-    """The function's branch for pictures splits a list of five sizes into four."""
+    """The ONNX function AffineGrid has a branch for 2-D pictures. It is invalid in this 3-D case, because it splits the
+    five sizes into four."""
     results = json.loads(client("cases", "--match", "affine_grid_3d_expanded").splitlines()[-1])
     assert [(r["cpu"], r["weft"], r["nodes"] > 0) for r in results] == [("pass", "pass", True)]
 

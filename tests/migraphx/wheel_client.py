@@ -4,8 +4,8 @@
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py models MODEL.onnx ...
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py cases [--every N] [--match TEXT]
 
-`migraphx` is imported first: it loads Weft's libmigraphx_c.so.3 and, without AMD's driver, the HIP facade. `python` is one
-that has the wheel installed.
+`migraphx` is imported first: it loads Weft's libmigraphx_c.so.3 and, without AMD's driver, the HIP facade. `python` is
+one that has the wheel installed.
 """
 import argparse
 import collections
@@ -93,7 +93,8 @@ def models_command(options):
 
 
 def feed_command(options):
-    """Runs one model at sizes of its first axis with options of the provider; prints nodes and the error for each size."""
+    """Runs one model at sizes of its first axis with options of the provider; prints nodes and the error for each
+    size."""
     model = pathlib.Path(options.model).read_bytes()
     session = make_session(model, options=dict(pair.split("=", 1) for pair in options.option))
     reference = make_session(model, "CPUExecutionProvider")

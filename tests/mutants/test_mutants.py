@@ -2,9 +2,9 @@
 """Damaged models and other files end in an error or an answer: no crash, no sanitizer report, no excessive time or
 memory.
 
-The models are random graphs, small node cases of ONNX, and the models in the tests of com.microsoft's operators. The
-other files are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the
-build: `./x test --asan` takes an instrumented one.
+The models are random graphs, small node cases of ONNX, the models in the tests of com.microsoft's operators, and
+models of TensorFlow. The other files are pictures, tensors, programs as text, saved programs and programs of
+torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
 import concurrent.futures
 import io
@@ -30,8 +30,8 @@ from limits import BUILD, IS_FULL, ROOT, SEED
 from onnx_node_cases import node_cases
 from places import keep_count
 
-COUNT = 20_000 if IS_FULL else 2_000
-FILES = 10_000 if IS_FULL else 1_000
+COUNT = 20_000 if IS_FULL else 1_000  # other ones each day
+FILES = 10_000 if IS_FULL else 500
 AT_ONCE = 500
 PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
 
@@ -49,7 +49,8 @@ def microsoft_models(folder):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Provides paths of small models: half are node cases of ONNX, a third com.microsoft's."""
+    """Provides paths of small models: half are node cases of ONNX, a third com.microsoft's,
+    the rest random graphs."""
     folder = tmp_path_factory.mktemp("models")
     small = [model for case in node_cases() if len(model := case.model.SerializeToString()) < 4000]
     chosen = random.Random(SEED).sample(small, 160)
@@ -65,8 +66,8 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request):
-    """Provides a format and its models. TensorFlow Lite and frozen graphs: one model of each operator, and some of
-    several operators. SavedModels: models with intact variables."""
+    """Provides a format and its models. TensorFlow Lite and frozen graphs: one or two models of each operator,
+    and some of several operators. SavedModels: models with intact variables."""
     if request.param == "saved":
         return request.param, sorted(judge.folder_of("saved_models.py").rglob("*.pb"))
     folders = [judge.folder_of(f"{request.param}_{what}.py") for what in ("models", "graphs")]

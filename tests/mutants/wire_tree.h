@@ -13,7 +13,7 @@ namespace weft::test {
 
 struct WireField {
   uint32_t number = 0;
-  uint8_t kind = 0;                      ///< 0 varint, 1 eight bytes, 2 bytes, 5 four bytes
+  uint8_t kind = 0;                      ///< 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes
   uint64_t value = 0;                    ///< of a varint
   std::string bytes = {};                ///< of a length-delimited or fixed field that is no message
   std::vector<WireField> children = {};  ///< of a message

@@ -60,8 +60,8 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
   std::mt19937_64 random(hash128(seed).low);
   auto count = static_cast<size_t>(element_count(dims));
   if (is_float(type)) {
-    std::vector<double> values(count);  // not by std::uniform_real_distribution, which computes a logarithm for each
-                                        // number
+    // std::uniform_real_distribution would compute a logarithm for each number.
+    std::vector<double> values(count);
     for (double& value : values)
       value = settings.low +
               (settings.high - settings.low) * std::min(static_cast<double>(random()) * 0x1p-64, 1 - 0x1p-53);

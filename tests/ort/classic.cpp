@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program written for an onnxruntime with AMD's providers inside: classic MODEL WAY. The model has an input "x"
-// [n,64] and an output "y" [n,8]; prints the sum of y for x = 0.01, 0.02 ...
+// A program written for an onnxruntime with AMD's providers inside: classic MODEL WAY. WAY is the way in which the
+// provider is appended (see `append`). The model has an input "x" [n,64] and an output "y" [n,8]; prints the sum of y
+// for two rows x = 0.01, 0.02, ..., 1.28.
 #define ORT_API_MANUAL_INIT  // manual initialisation: the runtime may be older than the headers
 #include <onnxruntime_cxx_api.h>
 

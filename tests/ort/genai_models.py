@@ -5,9 +5,10 @@ for decoders; only onnx is needed to write them, without a checkpoint or torch.
 
     python tests/ort/genai_models.py FOLDER --arch llama --precision int4 [--preset 0.5b]
 
-The structure follows onnxruntime-genai 0.18's builder for the CPU provider (fp16: for CUDA). It has packed QKV,
-GroupQueryAttention with its own rotary embedding and one buffer for past and present, SkipSimplifiedLayerNormalization
-with two results, lengths computed from the attention mask, MatMulNBits in blocks of 32 at accuracy level 4.
+The structure follows onnxruntime-genai 0.18's builder for the CPU provider (fp16: for CUDA). It has packed QKV
+and GroupQueryAttention with its own rotary embedding and one buffer for past and present.
+SkipSimplifiedLayerNormalization has two results, and lengths are computed from the attention mask. MatMulNBits has
+blocks of 32 and accuracy level 4.
 """
 import argparse
 import dataclasses
@@ -87,7 +88,8 @@ class Graph:
         return (scale * self.random.standard_normal(dims, np.float32)).astype(self.type)
 
     def matmul(self, x, name, k, n, scale=1.0):
-        """Returns x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
+        """Returns x[.., k] times random weights; in the last product the end token's weights are 0, so it is never
+        chosen."""
         if self.d.precision != "int4":
             w = self.normal(k, n, scale=scale / np.sqrt(k))
             if name == "lm_head":
@@ -212,7 +214,8 @@ class Graph:
         return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
 
     def expert_weight(self, name, n, k):
-        """Returns the weights [experts, n, k] of one layer of all experts (in int4 packed, with their scales) and its bias."""
+        """Returns the weights [experts, n, k] of one layer of all experts (in int4 packed, with their scales) and its
+        bias."""
         count, scale = self.d.experts, 1 / np.sqrt(k)
         bias = self.weight(name + ".bias", self.normal(count, n))
         if self.d.precision != "int4":

@@ -4,8 +4,9 @@
 
     python tests/ort/genai_session.py TASK ROUTE LIBRARY FOLDER...
 
-ROUTE is amdgpu (found by AMDGPU_EP_PATH, cache in device memory) or a provider's own name, such as WeftExecutionProvider. Prints one
-line of JSON for each folder; messages about compiling go to stderr, after the word that `mark` prints."""
+ROUTE is amdgpu (found by AMDGPU_EP_PATH, cache in device memory) or a provider's own name, such as
+WeftExecutionProvider. Prints one line of JSON for each folder; messages about compiling go to stderr, after the word
+that `mark` prints."""
 import json
 import os
 import sys
@@ -65,9 +66,9 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """Returns three figures: the number of steps before the first different token, the largest difference of logits up
-    to and in that step, and the difference between the logits of the two tokens in that step. Both differences are
-    relative to the largest logit."""
+    """Returns "equal": the number of steps before the first step with different tokens; "apart": the largest difference
+    of logits until the end of this step; "gap": how far the two tokens are apart in the logits of `theirs`. Both
+    differences are relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))
@@ -97,7 +98,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """Decodes prompts of 100 lengths, alone and in pairs, after short first prompts."""
+    """Decodes prompts of 100 lengths, some of them also in pairs, after short first prompts."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)

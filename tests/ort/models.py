@@ -37,8 +37,8 @@ def convolution():
 
 
 def mixed():
-    """Makes a model of y = x @ w @ w, and of the parts of x @ w as a sequence, a type that onnxruntime does not accept
-    from a plug-in."""
+    """Makes a model with two results: y = x @ w @ w, and the parts of x @ w as a sequence. onnxruntime does not accept
+    sequences from a plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]

@@ -375,7 +375,7 @@ print('done')
 
 
 def python(provider, *words):
-    """Returns another Python that finds the package."""
+    """Runs another Python that finds the package; returns the finished process."""
     package = str(pathlib.Path(provider.__file__).parents[1])
     paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)

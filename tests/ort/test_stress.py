@@ -2,8 +2,8 @@
 """A C++ program whose threads share sessions while another thread creates and releases sessions: results have equal
 bits, and memory does not grow.
 
-`python tests/ort/test_stress.py build/tsan` is the test of a TSan build, which plain Python cannot load: `./x test --tsan`
-runs it for some seconds, `./x test --release` for ten minutes."""
+`python tests/ort/test_stress.py build/tsan` is the test of a TSan build, which plain Python cannot load: `./x test
+--tsan` runs it for some seconds, `./x test --release` for ten minutes."""
 import json
 import os
 import pathlib
@@ -73,7 +73,8 @@ def test_threads_share_sessions():
 
 
 def options(suppressions):
-    """Returns options with which a sanitizer report fails the program. Reports in onnxruntime's own frames are suppressed."""
+    """Returns options with which a sanitizer report fails the program. Reports in onnxruntime's own frames are
+    suppressed."""
     return {"TSAN_OPTIONS": f"report_mutex_bugs=0 suppressions={HERE / suppressions}"}
 
 

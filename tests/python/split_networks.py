@@ -94,7 +94,8 @@ def bert(width=64, layers=2, heads=8):
 
 
 def gpt2(width=64, layers=2, heads=8, past=3):
-    """Returns a decoder: one product for queries, keys and values, a cache that grows, and the embedding as last product (tied)."""
+    """Returns a decoder: one product for queries, keys and values, a cache that grows, and the embedding as last
+    product (tied)."""
     net = Net()
     table = net.weight(96, width, scale=1)
     ids = net.input("ids", ["batch", "sequence"], net.random.integers(0, 96, (2, 4)))
@@ -115,7 +116,8 @@ def gpt2(width=64, layers=2, heads=8, past=3):
 
 
 def llama(width=64, layers=2, heads=8, kv_heads=4, room=16, past=5):
-    """Returns a decoder as bench/gpu_decoder.py writes it: grouped queries, a cache with room that is updated in place."""
+    """Returns a decoder as bench/gpu_decoder.py writes it: grouped queries, a cache with room that is updated in
+    place."""
     net = Net()
     size, batch = width // heads, 2
     ids = net.input("ids", ["batch", 1], net.random.integers(0, 96, (batch, 1)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the Python package with the reference, and runs the digits example."""
+"""The Python package: calls, arrays of several libraries, ports, errors, operators of the caller, saved programs."""
 
 import functools
 import pickle
@@ -109,7 +109,7 @@ def torch(monkeypatch):
     return torch
 
 
-@functools.cache  # the package keeps its first import
+@functools.cache  # one for all tests, because the package keeps the module `torch` that it imported first
 def stand_in_for_torch():
     class Tensor:
         def __init__(self, array):

@@ -338,7 +338,7 @@ def test_verbs_that_write_take_o_and_say_what_they_wrote(weft_command, tmp_path)
 
 
 def test_perf_compares_with_the_precision_used(weft_command):
-    """The roofline of a bf16 product uses the processor's bf16 rate, not its f32 rate."""
+    """The roofline of a bf16 product uses the processor's rate for 16 bits, not its f32 rate."""
     for precision in ("f32", "bf16"):
         words = ["perf", MODEL, "--device", "cpu", "--precision", precision, "-n", "1", "--duration", "0.01", "--json", "-"]
         report = json.loads(weft_command(*words).stdout)

@@ -29,7 +29,7 @@ COUNT = 13  # elements below 8 bits then end within a byte
 
 
 def numbers(dtype):
-    """Returns numbers that each of these types holds, within its range."""
+    """Returns COUNT numbers that the type represents exactly."""
     if dtype == "f8e8m0":
         return 2.0 ** (np.arange(COUNT) - 6)
     low, high = {"i4": (-8, 7), "u4": (0, 15), "i2": (-2, 1), "u2": (0, 3), "f4e2m1": (-4, 4)}.get(dtype, (-6, 6))

@@ -20,7 +20,7 @@ def arrays(values):
 
 
 def node_cases():
-    """Returns the node cases whose types numpy has: other types cannot be passed from Python."""
+    """Returns the cases of OPERATORS that use only numpy's own types; test_narrow.py tests other types."""
     cases = [case for case in onnx_node_cases.node_cases() if case.model.graph.node[0].op_type in OPERATORS]
     return [case for case in cases if all(x.dtype.num < 256 for part in case.data_sets[0] for x in arrays(part))]
 
@@ -92,7 +92,7 @@ def convolve(x, w):
 
 
 def test_every_answer_is_exact():
-    """Four layers with a sum of two branches: all of the 160,000 quantised values are exactly right."""
+    """Four layers, two of them with a residual sum: all 80,000 quantised values of the output are exactly right."""
     net, channels, depth = Network(3), 16, 4
     image = net.random.normal(size=(2, channels, 50, 50)).astype(np.float32)
     value, scale, zero = net.quantised("image", 0.0234, 117), np.float32(0.0234), 117

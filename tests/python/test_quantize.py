@@ -193,8 +193,8 @@ def test_models_of_old_operator_sets_are_written_anew_for_types_that_these_lack(
 @pytest.mark.parametrize("version", [3, 4, 9])
 @pytest.mark.parametrize("to", ["int8", "fp8", "int4"])
 def test_weights_that_are_declared_as_inputs(tmp_path, to, version):
-    """Weights that are declared as inputs are quantised too, as older exporters write models. From IR version 4 on, callers may replace
-    such weights until they are quantised."""
+    """Weights that are declared as inputs are quantised too, as older exporters write models. From IR version 4 on,
+    callers may replace such weights until they are quantised."""
     model = convolutional(opset=9)
     model.ir_version = version
     model.graph.input.extend(info(w.name, *w.dims) for w in model.graph.initializer)
@@ -229,7 +229,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """Scales for each channel more than halve the loss of the worst output channel, where some channels are 100 times smaller."""
+    """Scales for each channel more than halve the loss of the worst channel; some channels are 100 times smaller."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -423,7 +423,7 @@ def chain(name):
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
 def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_path, name):
-    """Cross-layer equalisation: only the model's own input needs a Mul, in front of the products that read it."""
+    """Cross-layer equalisation: only factors of the model's own input may need a Mul, before its products."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
     losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
@@ -469,7 +469,7 @@ def test_an_add_after_a_product_corrects_the_mean_rounding_error(tmp_path):
 
 @pytest.mark.parametrize("build", [products, lambda: chain("added"), lambda: narrowed(products(), TensorProto.FLOAT16)])
 def test_fp8_takes_the_mean_of_each_channel_away(tmp_path, build):
-    """The mean times the weights is added to the bias."""
+    """The input minus its mean is quantised; the mean times the weights is added to the bias."""
     model = build()
     dtype = helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
     means = rng(70).standard_normal(64) * 8
@@ -662,8 +662,8 @@ def test_layers_of_16_bits_that_stay_in_floats_keep_their_weights(tmp_path):
 
 
 def with_bodies(opset=19):
-    """Returns a bidirectional LSTM, a convolution, and an If over two products: one weight is in the branch, one in the
-    main graph, one from a Constant node."""
+    """Returns a convolution, a bidirectional LSTM, and an If with three products: one weight is in the branch, one in
+    the main graph, one from a Constant node."""
     r = rng(6)
 
     def weight(*dims):
@@ -786,7 +786,7 @@ def test_blocks_as_dequantize_linear(tmp_path, to):
 
 
 class Endless:
-    """Calibration data larger than the memory limit."""
+    """Calibration data of 400 MiB, more than the memory that the test allows."""
 
     def __iter__(self):
         return (rng(i).standard_normal((4096, 64), np.float32) for i in range(400))
@@ -799,7 +799,7 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
     weft.quantize(source, rows(), tmp_path / "out.onnx", threads=1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     weft.quantize(source, Endless(), tmp_path / "out.onnx", threads=1)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB; the data has 400 MiB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
 
 
 # --- Budgets ---------------------------------------------------------------------------------------------------------

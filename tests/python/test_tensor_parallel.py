@@ -61,7 +61,7 @@ def test_products_are_split_as_megatron_splits_them(tmp_path):
     model = compiled(split_networks.bert().save(tmp_path / "bert.onnx"), 2)
     assert "9 products by columns, 5 by rows, 2 attentions by heads; a run makes 5 sums and 0 gathers" in note_of(model)
     model = compiled(split_networks.gpt2().save(tmp_path / "gpt2.onnx"), 2)
-    assert "2 attentions by heads; a run makes 4 sums and 5 gathers" in note_of(model)  # gathers: the caches, the head
+    assert "2 attentions by heads; a run makes 4 sums and 5 gathers" in note_of(model)  # gathers: four caches and the logits
     model = compiled(split_networks.vit().save(tmp_path / "vit.onnx"), 2)
     assert "1 attentions by heads; a run makes 2 sums and 0 gathers" in note_of(model)
 

@@ -131,8 +131,8 @@ def loop(d, name):
 
 
 def make_loop(d, trips, carried, build, known=0.4):
-    """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values] and returns the
-    drawing, the condition for another trip, the new carried values and the values for the scan outputs. `known`: the
+    """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values]. It returns the
+    drawing, the condition for another trip, the new carried values, and the values for the scan outputs. `known`: the
     probability that the number of trips is a constant."""
     count = d.weight(np.array(trips)) if d.chance(known) else d.given(np.array(trips))
     names = d.fresh(2 + len(carried))

@@ -36,7 +36,7 @@ QUANTA = (*F8, *INT4)  # types that only DequantizeLinear reads here
 # reference engines compute some f64 operators in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
           BF16: (6e-2, 2**7)}
-# The types in which a device may keep f32.
+# For each precision, the type in which a device may store values of f32.
 STORED = {"f32": np.dtype(np.float32), "bf16": BF16, "f16": np.dtype(np.float16)}
 PROTO_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
@@ -53,7 +53,7 @@ class Value:
     exact: bool
     constant: bool = False
     like: object = None  # the type to which it was rounded; default: its own
-    stored: object = None  # the type that may hold it in memory, if it is of f32
+    stored: object = None  # for f32: the type in which a device may store the value
     chosen: bool = False  # an input whose rows are meaningful to its reader; other sizes repeat or drop rows
 
     @property
@@ -415,8 +415,9 @@ def is_window_too_wide(node, x):
 
 
 def is_between_steps(x):
-    """True if elements of x, or the zero point, are half way between two of the 256 steps from the least to the
-    greatest, so that rounding may choose either step. False if the step is a power of two, which divides exactly."""
+    """True if rounding to the 256 steps from the least to the greatest may choose either of two steps, because an
+    element of x or the zero point is half way between them. False if the step is a power of two, which divides
+    exactly."""
     low, high = min(np.min(x), 0), max(np.max(x), 0)
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale
@@ -446,7 +447,7 @@ def is_between_pixels(node, x, grid):
 
 
 def is_wrong_in_reference(node):
-    """True if onnx's reference evaluator computes the node wrongly or lacks it:
+    """True if onnx's reference evaluator lacks the operator or computes some of its cases wrongly:
     - SimplifiedLayerNormalization;
     - LRN with more channels than pictures;
     - sizes of pooling with pads, with ceil_mode or in one dimension;

@@ -42,7 +42,7 @@ NOT_DRAWN = {
 
 @functools.cache
 def operators():
-    """Returns (domain, name) of every operator that models may use, except those in NOT_DRAWN."""
+    """Returns (domain, name) of the operators that models may use, except those that why_not_drawn excludes."""
     command = next(path for path in (BUILD / "bin/weft", RELEASE / "bin/weft") if path.exists())
     lines = subprocess.run([command, "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
     listed = [tuple(line.split("\t")[:2]) for line in lines.splitlines() if line.strip()]
@@ -146,8 +146,8 @@ def other_sizes(d, symbols):
 
 
 def resized(d, value, shape):
-    """Returns numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not be
-    valid."""
+    """Returns numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not
+    be valid."""
     if list(value.shape) == shape:
         return value.plain
     if not value.chosen:
@@ -168,8 +168,8 @@ def at_size(d, symbols, name, size):
 
 
 def allowed(value):
-    """Returns the allowed difference of an answer from the float64 answer: a share of the largest element, plus the
-    difference between the plain answer and the float64 answer."""
+    """Returns the allowed difference of an answer from the float64 answer: a share of 1 + the largest element, plus
+    eight times the difference between the plain answer and the float64 answer."""
     known = np.isfinite(value.wide)
     largest = float(np.max(np.abs(value.wide[known]), initial=0))
     own = float(np.max(np.abs(value.plain.astype(np.float64)[known] - value.wide[known]), initial=0))

@@ -22,8 +22,8 @@ def is_plain(array):
 
 @functools.cache
 def cases():
-    """Returns {(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
-    node."""
+    """Returns {(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one
+    numeric node."""
     found = collections.defaultdict(list)
     for case in onnx_node_cases.node_cases():
         graph = case.model.graph

@@ -80,12 +80,12 @@ def elementwise(d, name, arity, kind):
     x = operand(d, name, kind)
     others = [partner(d, x, name in JUMPS) for _ in range(arity - 1)]
     if name == "Div":
-        if not x.is_float:  # onnx's reference rounds means of negative integers down
+        if not x.is_float:  # onnx's reference rounds negative quotients of integers down
             x = d.add("Abs", x)
         divisor = d.add("Abs", others[0])
         if x.is_float:
             others = [d.add("Add", divisor, np.asarray(1.5, x.dtype))]
-        else:  # an odd number avoids 255 + 1 = 0 in 8 bits
+        else:  # an odd divisor is not 0; adding 1 would turn 255 into 0 in 8 bits
             others = [d.add("BitwiseOr", divisor, np.asarray(1, x.dtype))]
     elif d.chance(0.2):
         others, x = [x, *others[1:]] if others else [], others[0] if others else x

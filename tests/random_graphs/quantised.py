@@ -39,7 +39,8 @@ def weight(d, shape, axis, dtype=np.int8):
 
 
 def bias(d, count, scale):
-    """Draws a bias: none, one in floats, or one in integers with the scale `scale`, the product of the operands' scales."""
+    """Draws a bias: none, one in floats, or one in integers with the scale `scale`, the product of the operands'
+    scales."""
     if d.chance(0.3):
         return []
     if d.chance(0.3):

@@ -124,8 +124,8 @@ KINDS = [(product, PICKERS), (product, PICKERS), (unit_axes, WINDOWS), (nothing,
 
 
 def draw_reader(d, operators, draw):
-    """Makes one of these values and a node that reads it: `draw(d, domain, name)` draws one of the operators
-    (domain, name)."""
+    """Makes a value of one of the KINDS and a node that reads it; seldom, makes a product over an axis of size 0.
+    `draw(d, domain, name)` draws a node of an operator; `operators` are pairs (domain, name)."""
     if d.chance(0.04):
         return products_of_nothing(d)
     make, readers = d.random.choice(KINDS)

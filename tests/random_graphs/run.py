@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs.
+"""run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]
 
-Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64.
-The graph is used only if onnxruntime agrees. Weft runs it on each device; a graph with open sizes also runs at other
-sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in 16 bits.
-Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the effect of
-rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed graph.
-Prints a line for each failure with the command that repeats it, and at the end the counts of graphs, operators, graphs
-in which each pass changed something, and refusals by code. `ref:CHIP` is the reference after the passes for that chip,
-which tests passes without compiling a kernel. `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU if
-AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or if an operator occurred in fewer than 0.5 % of the graphs or a
-pass changed fewer than 1 %.
+Tests random graphs. Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and
+in float64. The graph is used only if onnxruntime agrees. Weft runs it on each device; a graph with open sizes also runs
+at other sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in 16
+bits. Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the effect
+of rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed graph.
+Prints a line for each failure with the command that repeats it. At the end prints the counts of graphs, of operators,
+of graphs in which each pass changed something, and of refusals by code. `ref:CHIP` is the reference after the passes
+for that chip, which tests passes without compiling a kernel. `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU
+if AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or if an operator occurred in fewer than 0.5 % of the graphs or
+a pass changed fewer than 1 %.
 """
 import argparse
 import collections
@@ -119,7 +119,7 @@ def check_on(device, d, symbols, other, seen):
 
 
 class Judge:
-    """Runs the process weft-precision, which runs a graph in a precision and checks the answers; restarts it after a
+    """A process weft-precision, which runs graphs in a precision and checks the answers. It is started again after a
     crash."""
 
     process = None
@@ -247,7 +247,7 @@ def serve(pipe, work, context):
 
 
 class Worker:
-    """Runs a process that answers `work(question, context)`; restarts it after a crash."""
+    """A process that answers questions by `work(question, context)`. It is started again after a crash."""
 
     def __init__(self, work, context):
         self.work, self.context, self.process = work, context, None

@@ -2,8 +2,9 @@
 """Random graphs on ref, on cpu and on emulated AMD GPUs, in f32, bf16 and f16, compared with onnx's reference
 evaluator, with onnxruntime and with ref as run.py describes.
 
-A plain run takes a few seeds, which change each day; `./x test --release` takes 10,000. There each pass must change 1 %
-of the programs, and each operator must occur in 0.5 % of the graphs."""
+A plain run takes 200 seeds on ref, some of them on cpu, and a few others on each GPU; the seeds change each day.
+`./x test --release` takes 10,000 on ref. Then each pass must change 1 % of the programs, and each operator must occur
+in 0.5 % of the graphs."""
 
 import sys
 from pathlib import Path

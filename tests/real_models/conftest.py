@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, each
-in one way, a different one each day. WEFT_TEST_FULL=1 takes all models, in all ways."""
+"""A test with the fixture `load` runs its model in three ways (engine.py). A plain run takes the tests marked `small`,
+those with `load` in one way, a different one each day. WEFT_TEST_FULL=1 takes all tests, in all ways."""
 import sys
 from pathlib import Path
 

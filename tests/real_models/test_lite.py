@@ -90,14 +90,14 @@ def test_example():
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("ending", ["", ".tflite"])
 def test_quantised_pitches(tmp_path, ending):
-    """`weft quantize` accepts both file formats, and stores the weights of convolutions, which nodes transpose, in 8
-    bits."""
+    """`weft quantize` accepts SavedModels and TensorFlow Lite files. It stores weights of convolutions in 8 bits even
+    if nodes transpose them."""
     source, out = f"{fetch.package('basic-pitch') / PITCHES}{ending}", tmp_path / "out.onnx"
     done = subprocess.run([BUILD / "bin/weft", "quantize", source, "-o", out, "--to", "int8-weights"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "in 8-bit storage" in done.stdout and "became" in done.stdout
     held = tmp_path / "held.onnx"
-    # In the ONNX file no node makes the weights.
+    # The expected answers: the same network as an ONNX file, where no nodes transpose the weights.
     weft.quantize(f"{fetch.package('basic-pitch') / PITCHES}.onnx", None, held, to="int8-weights")
     sound = np.random.default_rng(4).random((1, 43844, 1)).astype(np.float32)
     exact, stored, wanted = (weft.compile(path, device="cpu")(sound) for path in (source, out, held))
@@ -107,7 +107,8 @@ def test_quantised_pitches(tmp_path, ending):
 
 @small
 def test_emotions(tmp_path):
-    """8-bit weights multiply float inputs. LiteRT also rounds the inputs of products to bytes, so the answers differ by up to 0.05."""
+    """8-bit weights multiply float inputs. LiteRT also rounds the inputs of products to bytes, so the answers differ by
+    up to 0.05."""
     against_lite(tmp_path, "fer", "fer/data/emotion_model_quantized.tflite", within=0.05)
 
 

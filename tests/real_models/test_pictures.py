@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vision models: text detection and recognition (OCR), page layout, captchas, person and face detection, background removal."""
+"""Vision models: text detection and recognition (OCR), page layout, captchas, person and face detection, background
+removal."""
 import json
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of speech and music: voice activity, speech quality, and transcription of notes."""
+"""Models of speech and music: voice activity, ends of turns, speech quality, voices, and transcription of notes."""
 import sys
 
 import numpy as np

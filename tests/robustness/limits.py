@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from places import BUILD, DAY, IS_FULL, ROOT  # noqa: F401  for tests that import this module
 
-# The seed changes each day, so that short runs test other cases from day to day; every test that uses it prints it.
+# The seed changes each day, so that short runs test other cases from day to day.
 SEED = DAY
 
 

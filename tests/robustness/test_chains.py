@@ -13,7 +13,7 @@ from limits import BUILD, IS_FULL
 
 SIZES = (40_000, 200_000) if IS_FULL else (4_000, 20_000)
 SECONDS_PER_NODE = 25 / 200_000
-KERNEL_SECONDS = 3  # the same few kernels for any length
+KERNEL_SECONDS = 3  # to compile the kernels, which are the same few for any length
 STACK = 256 << 10
 
 

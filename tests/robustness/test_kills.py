@@ -41,6 +41,7 @@ def whole(tmp_path_factory):
 
 def test_killed_at_any_moment(tmp_path, whole):
     wanted, seconds = whole
+    print(f"seed {SEED} (WEFT_TEST_SEED)")
     moments = random.Random(SEED)
     program, cache = tmp_path / "p.weft", tmp_path / "cache"
     cut_short = 0
@@ -50,7 +51,7 @@ def test_killed_at_any_moment(tmp_path, whole):
         process, start = compiling(tmp_path, cache), time.monotonic()
         try:
             process.wait(seconds * moments.random() ** 2)  # mostly early: with a filled cache it ends soon
-            if is_from_empty:  # faster than the first measurement, which a busy machine had slowed
+            if is_from_empty:  # a busy machine may have slowed the first measurement
                 seconds = min(seconds, time.monotonic() - start)
         except subprocess.TimeoutExpired:
             process.kill()

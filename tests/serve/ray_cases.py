@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft.ray on a real Ray: Serve with two replicas, one of which is killed; Data over 10,000 rows, some of them broken."""
+"""weft.ray on a real Ray: Serve with two replicas, one of which is killed; Data over 10,000 rows, some of them
+broken."""
 import json
 import os
 import signal

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft serve` and its clients, each file of cases under a Python of its own (environment.py)."""
+"""`weft serve` and its clients, each file of cases under a Python of its own (environment.py). A plain run takes every
+second file, the others the next day."""
 import os
 import subprocess
 import sys
@@ -9,11 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import environment
-from places import BUILD, DIGITS, IS_FULL
+from places import BUILD, DIGITS, IS_FULL, todays
 
 
-# Runs Ray and Chromium too. Both are large, and Ray takes a minute to start and to stop.
-CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if IS_FULL else [])]
+# A full run includes Ray and Chromium. Both are large, and Ray takes a minute to start and to stop.
+CASES = [*todays(["protocol", "clients", "guards", "versions", "damaged", "devices"], 2), *(["page"] if IS_FULL else [])]
 
 
 @pytest.mark.long

@@ -27,8 +27,8 @@ RANGES = {"gamma": (0.2, 0.6), "beta": (-0.3, 0.3), "bias": (-0.1, 0.1)}
 
 
 def draw(model):
-    """Replaces kernels (He initialisation), factors and biases by random numbers; returns the description of each. Factors below 1 keep
-    deep networks well-conditioned."""
+    """Replaces kernels (He initialisation), factors and biases by random numbers; returns the description of each.
+    Factors below 1 keep deep networks well-conditioned."""
     drawn = []
     for number, variable in enumerate(model.variables):
         shape, end = variable.shape, variable.path.split("/")[-1]
@@ -77,7 +77,8 @@ def made(name, size):
 
 
 def exact(model, name, size):
-    """Returns the same network in double precision, to measure the error of TensorFlow's own answers in single precision."""
+    """Returns the same network in double precision, to measure the error of TensorFlow's own answers in single
+    precision."""
     tf.keras.config.set_dtype_policy("float64")
     twin = made(name, size)
     tf.keras.config.set_dtype_policy("float32")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: compares tflite.def with TensorFlow's own classes for the schema.  lite_schema.py DEF"""
+"""Runs with the Python that has TensorFlow: compares tflite.def with TensorFlow's own classes for the schema.
+lite_schema.py DEF"""
 import importlib.util
 import re
 import sys

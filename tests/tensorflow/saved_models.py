@@ -77,8 +77,8 @@ class Apart(tf.train.experimental.ShardingCallback):
 
 
 class Several(tf.Module):
-    """A model with two signatures, with variables whose types leave them unaligned in the file, and with a variable
-    that a run writes."""
+    """A model with four signatures, two of which write variables. The variables have types of several sizes, so that
+    some are unaligned in the file."""
 
     def __init__(self):
         self.bytes = tf.Variable(np.int8([1, -2, 3]))

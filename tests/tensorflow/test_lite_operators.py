@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator of TensorFlow Lite that Weft supports, compared case by case with LiteRT's reference kernels. The
-answer is right or the model is refused, with fixed sizes and with every size left open."""
+"""Every operator of TensorFlow Lite that Weft supports, compared case by case with LiteRT's reference kernels (a
+few with its other kernels). The answer is right or the model is refused, with fixed and with open sizes."""
 import json
 import sys
 from pathlib import Path

@@ -186,6 +186,13 @@ def test_damaged(how, message, saved, tmp_path):
         weft.compile(tmp_path / "m", device="cpu")
 
 
+def test_limit_of_nesting(saved):
+    command = [BUILD / "bin/weft", "inspect", f"{saved / 'flow'}/", "--signature", "nested"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    refused = subprocess.run([*command, "--max-nesting", "1"], capture_output=True, text=True)
+    assert refused.returncode == 3 and "E152" in refused.stderr, refused.stderr
+
+
 def test_refused(saved):
     with pytest.raises(weft.Error, match="E110.*no signature"):
         weft.compile(saved / "nothing")

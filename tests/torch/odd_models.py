@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models with features that the tests of single operators seldom have: writes through views, sizes that depend on
-data, rare types and layouts, results in every Python container."""
+data, rare types and layouts, results in Python's containers."""
 
 import collections
 
@@ -12,7 +12,8 @@ Found = collections.namedtuple("Found", "boxes scores")
 
 
 def model(forward, *parts, **buffers):
-    """Returns a module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by `self`."""
+    """Returns a module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by
+    `self`."""
 
     class Odd(nn.Module):
         def __init__(self):

@@ -182,7 +182,7 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 def in_torch(value):
-    """Converts a result to torch; results are numpy's if no input is a tensor."""
+    """Converts numpy's bf16 to torch; other results stay as they are. Results are numpy's if no input is a tensor."""
     is_bf16 = str(getattr(value, "dtype", "")) == "bfloat16"
     return torch.as_tensor(value.astype("float32")).bfloat16() if is_bf16 else value
 
@@ -245,7 +245,8 @@ def is_same_order(got, wanted, sample_input, name):
 
 
 def in_factors(values, name):
-    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
+    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of
+    all."""
     values = [torch.as_tensor(v) for v in values]
     if name == "linalg.eigh":
         between, left = values
@@ -410,7 +411,7 @@ def number_of_samples(task):
     op, dtype = entries(args.names)[index], getattr(torch, args.dtype)
     try:
         count = sum(1 for _ in samples(op, dtype, args.samples))
-    except Exception:  # some need features that this machine lacks
+    except Exception:  # torch cannot make the samples on this machine
         count = 0
     return count if count == 0 or not args.core or is_core(op, dtype) else 0
 
@@ -430,7 +431,7 @@ def judged(task):
                 outcome, why = judge_compiled(sample, op, args.device)
             else:
                 outcome, why = judge(sample, op, args.device, args.decomposed or args.core)
-        except Exception as error:  # torch itself lacks it on this machine
+        except Exception as error:  # torch cannot run the sample on this machine
             outcome, why = "not run", f"{type(error).__name__}: {error}".partition("\n")[0]
         found.append((outcome, name_of(op), number, why))
     return found

@@ -193,7 +193,7 @@ def test_sizes_that_the_caller_gives():
 
 
 def rewritten(file, change):
-    """Returns the archive with one member's text changed."""
+    """Returns the archive with the contents of each member replaced by change(name, contents)."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(file)) as old, zipfile.ZipFile(out, "w") as new:
         for name in old.namelist():

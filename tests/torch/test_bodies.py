@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators with bodies and recurrent networks give the answers of torch, in open sizes."""
+"""Operators with bodies, and recurrent networks with an open batch, give the answers of torch."""
 
 import io
 

@@ -295,6 +295,7 @@ def test_results_lie_in_memory_as_in_eager():
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("form", ["flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_as_torch_lowers_it_for_a_device(form, causal):
@@ -319,6 +320,7 @@ def test_attention_as_torch_lowers_it_for_a_device(form, causal):
     torch.testing.assert_close(fast, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("mask", ["all", "causal", "window", "documents"])
 @pytest.mark.parametrize("bias", [False, True])
 def test_flex_attention(mask, bias, tmp_path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complex numbers, Fourier transforms and linear algebra: the answers of torch in open sizes, as archives and by torch.compile."""
+"""Complex numbers, Fourier transforms and linear algebra: the answers of torch with an open batch, as archives and by
+torch.compile."""
 
 import io
 

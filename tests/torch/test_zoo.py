@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the zoo: small models of each kind. WEFT_TEST_FULL=1 or zoo.py run all models."""
+"""Models of the zoo. A plain run takes four small models, each on every second day, without torch.compile.
+WEFT_TEST_FULL=1 or zoo.py run all models."""
 
 import sys
 from pathlib import Path

@@ -161,7 +161,8 @@ def through_archive(file, judge, options, got):
 
 
 def through_compile(model, judge, kept, options, of_archive):
-    """Returns "compile", "compile_times" and "bits" of checked(), for the inputs `kept`: torch always compiles batch 1 apart."""
+    """Returns "compile", "compile_times" and "bits" of checked(), for the inputs `kept`: torch always compiles batch 1
+    apart."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)

@@ -5,10 +5,10 @@
     ./x python tests/torch/zoo_archives.py write FOLDER [NAME...]
     ./x python tests/torch/zoo_archives.py judge FOLDER [--device nvidia:0] [--jobs 8] [--out FILE]
 
-`write` makes a folder for each model, with the archive, the inputs of three batches and lengths, and eager's answers. `judge` compiles each
-archive once, for all its sizes, and compares the answers with eager's. An answer is right within 1e-4 of the greatest
-element. The command line must give the same bits. An older torch exports fewer of the models, so their archives come
-from a newer one.
+`write` makes a folder for each model, with the archive, the inputs of three batches and lengths, and eager's answers.
+`judge` compiles each archive once, for all its sizes, and compares the answers with eager's. An answer is right within
+1e-4 of the greatest element. The command line must give the same bits. An older torch exports fewer of the models, so
+their archives come from a newer one.
 """
 import argparse
 import concurrent.futures
@@ -60,8 +60,8 @@ def first(answers):
 
 
 def by_command_line(archive, run, inputs, options):
-    """Returns the first answer of the command line to arrays of numpy; `run` is the compiled archive, which names the ports. Raises
-    CalledProcessError if the command fails."""
+    """Returns the first answer of the command line to arrays of numpy; `run` is the compiled archive, which names the
+    ports. Raises CalledProcessError if the command fails."""
     with tempfile.TemporaryDirectory() as place:
         words = [COMMAND, "run", archive, "--output", f"{run.outputs[0].name}={place}/y.npy"]
         words += [word for key, value in options.items() for word in (f"--{key}", str(value))]

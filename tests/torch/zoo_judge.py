@@ -59,11 +59,11 @@ class Judge:
         return found, max(map(apart, self.wanted, found))
 
     def verdict(self, got, kept):
-        """Returns three values: the distance of the answers to the inputs `kept` from eager's, "right" or the reason
-        why they are not, and the distance from torch's f64 answers divided by eager's distance (None if f64 does not
-        decide)."""
+        """Returns three values for the answers `got` to the inputs `kept`: their distance from eager's answers; "right"
+        or the reason why they are not; their distance from torch's f64 answers, divided by eager's distance from these
+        (None if f64 does not decide)."""
         worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
-        if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # torch's own error is too large
+        if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # f64 is not needed, or torch's own error is too large
             return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None
         answers, of_torch = self.exact
         times = max(apart(y, answers[i]) for y, i in zip(got, kept, strict=True)) / of_torch

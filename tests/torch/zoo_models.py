@@ -109,7 +109,7 @@ TIMM = {
     "xcit": ("xcit_nano_12_p8_224", (3, 224, 224)),
 }
 
-#: Smaller pictures for models that take any
+#: Smaller pictures for models that take any size
 SMALLER = {"deepseek_vit": (3, 210, 210), "gemma4_vit": (3, 192, 192), "qwen3_vit": (3, 256, 256), "naflexvit": (3, 192, 192)}
 
 #: Still smaller pictures, for an emulated GPU

@@ -467,7 +467,7 @@ TEST_CASE("every call takes NULL for every handle, string and result") {
     CHECK(weft_status_kind(refused[i]) == WEFT_USAGE);
     weft_status_free(refused[i]);
   }
-  port.struct_size = 0;  // not initialised
+  port.struct_size = 0;  // as if the caller had not initialised it
   CHECK(take(weft_graph_input_port(graph, 0, &port)) == "E210");
 
   CHECK(weft_tensor_kind(nullptr) == WEFT_TENSOR);

@@ -73,7 +73,7 @@ std::vector<Tensor> input(int64_t rows) {
   return {make_tensor(DType::f32, {rows, 300}, values)};
 }
 
-/// A program at some size, with the answer of a run on one thread.
+/// A program, an input of one size, and the answer of a run on one thread.
 struct Model {
   std::shared_ptr<Executable> program;
   std::vector<Tensor> input, answer;

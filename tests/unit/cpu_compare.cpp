@@ -105,7 +105,8 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases, DType stor
   }
 }
 
-/// Compares programs whose integer products are prepared for `chip`, on this processor.
+/// Applies the passes for quantised programs on `chip`, runs the result on this processor, and compares with the
+/// original program.
 static void compare_prepared_for(const char* chip, const std::string& text, const InputSizes& cases) {
   auto program = parse_program(text, make_op), prepared = parse_program(text, make_op);
   PassContext context{.chip = chip_named(chip)};

@@ -11,13 +11,13 @@ namespace weft {
 /// The sizes of each input in each run.
 using InputSizes = std::vector<std::vector<std::vector<int64_t>>>;
 
-/// Compiles a program in text form for the CPU and runs it with random inputs of these sizes, on one and two threads,
-/// and compares with the reference. Integers are 0 to 4. `storage` is LowerOptions::storage.
+/// Compiles a program in text form for the CPU, and runs it with random inputs of these sizes on one and two threads.
+/// Compares the results with the reference. Integers are 0 to 4. `storage` is LowerOptions::storage.
 void compare_on_cpu(const std::string& text, const InputSizes& cases, DType storage = DType::f32);
 
-/// Does the same for a program with quantised values, after the passes for quantised programs. Each case runs three
-/// times: with random integers of the whole range, with the smallest integer only, and with the largest only. Results
-/// must be equal.
+/// Compares a program with quantised values with the reference, after the passes for each of three x86-64 chips. Each
+/// case runs with random integers of the whole range, with the smallest integer only, and with the largest only.
+/// Results must be equal.
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases);
 
 /// Runs a program on the CPU, without a comparison.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of f32 that are stored in 16 bits (LowerOptions::storage), and everything that reads them. All numbers are
-// small integers, which both types represent exactly, so that results are equal.
+// Values of f32 that are stored in bf16 or f16 (LowerOptions::storage), and the operators that read them. All numbers
+// are small integers, which both types represent exactly, so that results are equal.
 #include <doctest/doctest.h>
 
 #include "base/text.h"
@@ -22,7 +22,7 @@ std::string program(const std::string& lines) {
   return cat("program \"p\"\nsymbol n min=0\nmodule main {\n", product_lines, lines, "}\n");
 }
 
-/// Compares for 5 and for 7 rows, with further inputs of these sizes, and with values stored in bf16 and in f16.
+/// Compares for 5 and for 7 rows, with further inputs of the sizes `others`, and with values stored in bf16 and in f16.
 void compare_narrow(const std::string& lines, const std::vector<std::vector<int64_t>>& others = {}) {
   InputSizes cases;
   for (int64_t rows : {5, 7}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views whose axes of size 1 have arbitrary strides, which transposes produce, and every operator that reads views.
+// Views in which axes of size 1 have arbitrary strides, as transposes make them, and the operators that read views.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

@@ -110,14 +110,15 @@ TEST_CASE("gpu: products of unaligned rows copy them, and use warp groups") {
       all += step.reason + "\n";
     return all;
   };
-  const std::string copies = "loads vectors along the inner dimension; one launch for 2 kernels\n";  // of both operands
+  // The reason of the step that copies both operands.
+  const std::string copies = "loads vectors along the inner dimension; one launch for 2 kernels\n";
   for (int k : {99, 4754}) {
     CAPTURE(k);
     std::string found = reasons(k, "parameter {name=", "sm_90a");
     CHECK(found.find(copies) != std::string::npos);
     CHECK(found.find("warp groups") != std::string::npos);
     CHECK(reasons(k, "parameter {name=", "gfx942").find("loads vectors") ==
-          std::string::npos);  // no asynchronous copies
+          std::string::npos);  // gfx942 has no asynchronous copies, which need aligned rows
   }
   CHECK(reasons(4752, "parameter {name=", "sm_90a").find("aligned rows") == std::string::npos);
 }
@@ -131,8 +132,8 @@ TEST_CASE("gpu: two warp groups share the keys of an attention that fills the ch
   };
   CHECK(kernel("8,16,1024,64", "8,16,1024,64").find("attention_groups<f16, 64, 2, 1, ") != std::string::npos);
   CHECK(kernel("8,16,1024,128", "8,4,1024,128").find("attention_groups<f16, 128, 2, 1, ") != std::string::npos);
-  CHECK(kernel("99,16,49,64", "99,16,49,64").find("attention_groups<f16, 64, 1, 1, ") != std::string::npos);  // 64 rows
-  CHECK(kernel("1,12,128,64", "1,12,128,64").find("attention_groups<f16, 64, 1, 2, ") != std::string::npos);  // split
+  CHECK(kernel("99,16,49,64", "99,16,49,64").find("attention_groups<f16, 64, 1, 1, ") != std::string::npos);  // 1 group
+  CHECK(kernel("1,12,128,64", "1,12,128,64").find("attention_groups<f16, 64, 1, 2, ") != std::string::npos);  // split 2
 }
 
 TEST_CASE("gpu: the copy for a second result belongs to no decision of the region before it") {

@@ -77,8 +77,9 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
     CHECK(as_text(*data) == as_text(entry.data));
   }
   CHECK_FALSE(pack.get({1, 1}));
+  // Frame 0 holds the entries 20 to 49. Two entries each have equal data, which is stored once.
   size_t data_bytes = 0;
-  for (int i = 10; i < 25; ++i) data_bytes += cat("entry ", i).size();  // frame 0: entries 20 to 49; equal data once
+  for (int i = 10; i < 25; ++i) data_bytes += cat("entry ", i).size();
   CHECK(read_at<PackFrame>(text_of(file), sizeof(PackHeader) + 50 * sizeof(PackPlace)).size == data_bytes);
 
   KernelPack other(file, "compiler 2");

@@ -183,7 +183,7 @@ TEST_CASE("onnx reader: files of other frameworks: what they are, and how they b
       {"PK\x03\x04....m/archive_format", "is a program of torch.export (.pt2)", "torch.export.load(FILE)"},
       {"PK\x03\x04....serialized_exported_program.json....data.pkl", "(.pt2)", "dynamo=True"},
       {weights, "is a safetensors file, weights without a model", "optimum-cli export onnx"},
-      {"\x08" + weights.substr(1), "is a safetensors file", "optimum-cli"},  // first byte of an ONNX file
+      {"\x08" + weights.substr(1), "is a safetensors file", "optimum-cli"},  // begins as an ONNX file does
       {Message().number(1, 1).message(2, Message().message(1, Message().text(4, "serve"))).data,
        "is a TensorFlow SavedModel", "this reads ONNX models only"},
       {"GGUF\x03", "is a GGUF file", "onnxruntime_genai.models.builder"},

@@ -223,7 +223,7 @@ TEST_CASE("attention") {
   CHECK(reals(Attention{}, {q, k, v, added}) == Reals{10, 10, 10, 10});
   Wide one = real({1, 1, 1, 1}, {1});
   double s = 3 * std::tanh(2 * 2.0 / 3), t = 3 * std::tanh(1 * 2.0 / 3), w = 1 / (1 + std::exp(s - t));
-  Wide sinks = real({2}, {0, -INFINITY});  // the score of a sink (an extra key); -inf: none
+  Wide sinks = real({2}, {0, -INFINITY});  // a sink (an extra key) for each head; -inf: none
   CHECK(reals(Attention{.scale = 5, .sinks = true}, {q, k, v, sinks}) == Reals{10, 10, 15, 15});
   Wide ranges = integer({1, 2, 2}, {1, 2, 1, 1}), hidden = real({1, 2}, {0, 0});
   CHECK(reals(Attention{.ranged = true, .sinks = true}, {q, k, v, hidden, sinks, ranges}) == Reals{10, 0, 20, 0});

@@ -101,7 +101,7 @@ std::string in_main(std::string_view line) { return cat("module main {\n", line,
 
 TEST_CASE("text: every operator prints what it parses") {
   std::string text(everything);
-  // The second operand of dot: x transposed.
+  // Inserts an instruction for the second operand of %dt: x transposed.
   std::string turned = "%x2 = transpose %x {permutation=[0, 2, 1]}\n  %dt";
   text.replace(text.find("%dt"), 3, turned);
   auto program = parse_program(text, make_op);

@@ -132,8 +132,8 @@ def _numpy_type(dtype: str) -> Any:
 
 
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
-    """Converts `value` to an input. Numbers and lists get the port's type. Arrays are not copied, except arrays in
-    foreign byte order and arrays of elements below 8 bits."""
+    """Converts `value` to an input. Numbers and lists get the port's type. Contiguous arrays are not copied, unless
+    their byte order is foreign or their elements have less than 8 bits."""
     if port.dtype == "string":
         return _string_tensor(value)
     if not hasattr(value, "__dlpack__"):
@@ -437,7 +437,7 @@ def compile(
     donate: {"past": "present"} writes the output "present" to the memory of the input "past", which the caller gives up, if the program
     allows that; report()["notes"] says whether it does.
     operators: custom operators (`weft.Operator`) that the model may use.
-    memory_limit: limit in bytes of packed weights and one run; 0: the memory of the device.
+    memory_limit: most bytes of a run and its weights (E401); 0: WEFT_MEMORY_LIMIT, else all.
     tune: seconds for measuring which kernels are fastest here; later compiles use the measurements too.
     deadline: limit in seconds from the call (E403); kernels compiled before it passes are cached.
     tag: tags of the graph in a SavedModel: serve; serve,gpu; none: the only one, or serve.

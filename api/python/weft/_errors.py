@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions of Weft: one class for each kind of error, each also a class that Python programs already catch."""
+"""The exceptions of Weft: one class for each kind of error, also derived from a built-in exception of Python."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def bits_of(array: Any, dtype: str) -> numpy.ndarray[Any, Any]:
 
 
 def tensor(array: Any, dtype: str) -> _weft.Tensor:
-    """Converts the array to a tensor; elements of 8 bits and more are not copied."""
+    """Converts the array to a tensor; a contiguous array of elements of 8 or 16 bits is not copied."""
     return _weft.tensor_of_bits(bits_of(array, dtype), dtype, list(array.shape))
 
 

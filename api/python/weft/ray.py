@@ -100,7 +100,7 @@ def Deployment(
     """Makes an application for `serve.run`. Each replica serves the models by the KServe v2 protocol, with a queue for each model.
 
     models: files, or models made by `Shipped.of`. threads: CPU threads of a replica. num_cpus, num_gpus: what Ray reserves for a
-    replica. options: a weft.serve.Options with delay, rows, queue and limits; its models and its address are ignored. serve_options:
+    replica. options: a weft.serve.Options; its models, model folder, address, TLS files and threads are ignored. serve_options:
     options of `serve.deployment`, such as num_replicas, autoscaling_config or max_ongoing_requests.
     """
     from ray import serve
@@ -109,7 +109,7 @@ def Deployment(
 
     options = options or Options()
     shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
-    # "0.0.0.0" accepts every host name: Ray's proxy listens on the network, not the replica
+    # With the host "0.0.0.0", `Guard` accepts every host name. Only Ray's proxy listens on the network.
     options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
     serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
     actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})

@@ -66,7 +66,7 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 def save(program: torch.export.ExportedProgram, file: str | os.PathLike[str] | io.IOBase) -> None:
     """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Three kinds
     are first decomposed by `run_decompositions({})`: programs with flex attention, which becomes its formula; with
-    autocast; and with weights of torchao, which torch would pickle."""
+    autocast; and with weights of tensor subclasses, such as torchao's, which torch would pickle."""
     names = {_name(node.target) for node in program.graph.nodes}
     plain = all(type(weight) in (torch.Tensor, torch.nn.Parameter) for weight in program.state_dict.values())
     if not plain or names & {"flex_attention", "wrap_with_autocast"}:
@@ -105,7 +105,7 @@ def _spell_flex(program: torch.export.ExportedProgram) -> None:
     mode = torch._guards.detect_fake_mode([node.meta["val"] for node in graph.find_nodes(op="placeholder")])
     if mode is not None and mode.shape_env is not None:
         bounds = program.range_constraints
-        for size in bounds:  # where the formula makes two sizes equal, one symbol stays and gets the bounds of both
+        for size in bounds:  # if the formula makes two sizes equal, the symbol that stays gets the intersection of their bounds
             same = mode.shape_env.simplify(size)
             if same in bounds:
                 bounds[same] &= bounds[size]
@@ -196,9 +196,9 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _changes_nothing() -> bool:
-    """True if the graph that is being compiled writes to no input, returns no views, uses no random state, does not
-    switch gradients on or off, and has only plain tensors as inputs and outputs. Calls can then skip torch's wrappers
-    around the graph."""
+    """True if calls of the graph that is being compiled can skip torch's wrappers around it. The graph must not write to
+    inputs, return views, change random state, have ordered side effects or switch gradients on or off. All its inputs
+    and outputs must be plain tensors, with outputs of fixed sizes."""
     context = torch._guards.TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
@@ -470,7 +470,7 @@ class _Spelt(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-#: Operators that are not pointwise, but compute the same for a tensor of indices as for each index by itself.
+#: Operators without torch's tag "pointwise" that also give the same for a whole tensor as for its elements one by one.
 _BROADCAST = {
     f"aten.{name}" for name in (
         "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
@@ -612,7 +612,7 @@ class _Graph:
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
         self.place: torch.device | None = None  # the GPU; None for the CPU
         self.held: list[torch.Tensor] = []  # tensors that were attributes of the graph, now its first inputs
-        self.is_whole = False  # no node runs in eager
+        self.is_whole = False  # true if no node runs in eager
         self.decomposed: set[Any] = set()  # operators decomposed so far
         self.claims = _taken_claims(gm)
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)

@@ -167,7 +167,7 @@ def _view_of(data):
 
 
 class argument(Handle):
-    """A shape and memory. argument(array) views the array's memory; numpy.array(argument) copies an argument to an array."""
+    """A shape and memory. argument(array) views the memory of a numpy array; numpy.array(argument) copies to an array."""
 
     kind = "argument"
 

@@ -11,7 +11,7 @@ HIP = "libamdhip64.so.7"
 
 
 def _folders():
-    """Returns the folders that may hold the library: this folder, that of a build, that of an installation."""
+    """Returns the folders that may hold the library: this one, and `lib` in five parent folders, as in a build."""
     here = pathlib.Path(__file__).resolve().parent
     return [here, *(parent / "lib" for parent in here.parents[:5])]
 
@@ -38,7 +38,7 @@ _library.weft_migraphx_error.restype = _library.weft_migraphx_operator.restype =
 
 
 def argument_of(value):
-    """Converts a Python value for C: handles to addresses, sizes to 64 bits, text to UTF-8."""
+    """Converts a Python value for C: handles to addresses, integers to 64 bits, text and paths to bytes."""
     if isinstance(value, Handle):
         return ctypes.c_void_p(value.address)
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `migraphx-driver`, with the subcommands of MIGraphX's: read, compile, quantize, run, perf, time, verify, params,
-op, onnx.
+"""The command `migraphx-driver`, with the subcommands of AMD's command: read, compile, quantize, run, perf, time, verify,
+params, op, onnx.
 
 Unlike AMD's, it returns an exit code: 2 for a wrong command line, 1 for a model that fails. The command `weft` can do
 more: inspect, explain, perf with profiles, verify with bisection."""

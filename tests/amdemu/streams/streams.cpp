@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-amd-streams MODEL...: runs one program in two contexts, each on a stream of the caller with operands on the
 // device. A third stream copies inputs and results. Other threads run on streams of the library at the same time. All
-// answers must equal those of the CPU. Meant for the emulator, which delays the work of streams as long as possible, so
-// that a missing wait gives wrong answers.
+// answers must agree with those of the CPU (tolerance 1e-4). Meant for the emulator, which delays the work of streams
+// as long as possible, so that a missing wait gives wrong answers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

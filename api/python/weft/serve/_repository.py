@@ -217,7 +217,7 @@ class Repository:
                 log.exception("looking at the model folder")
 
     def _found(self) -> dict[str, dict[str, Path]]:
-        """Finds the newest versions of each model in the folder: NAME.onnx, and NAME/VERSION/model.onnx."""
+        """Finds the newest versions of each model in the folder: NAME.onnx and NAME/VERSION/model.onnx, or other formats."""
         found: dict[str, dict[str, Path]] = {}
         root = Path(self.options.model_folder or "")
         for path in sorted(root.iterdir()) if self.options.model_folder else []:
@@ -244,7 +244,7 @@ class Repository:
                     del self.models[name]
 
     def _outdated(self, name: str, found: dict[str, Path]) -> list[str]:
-        """Returns the versions to drop: versions without a file, and older versions if a newer one is ready."""
+        """Returns the versions to drop. Those not in `found` are dropped if their file is gone or a version in `found` is ready."""
         entries = self.models[name]
         has_newer = any(entries[version].served for version in found)
         return [v for v, entry in entries.items() if v not in found and (has_newer or not entry.path.exists())]

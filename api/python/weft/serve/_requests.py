@@ -72,7 +72,7 @@ def check_names(served: Served, names: list[Any]) -> None:
 
 
 def refusal_of(error: BaseException) -> Refused:
-    """Returns the HTTP status and the message for an error. The status is 4xx for a fault of the client, else 5xx."""
+    """Returns the HTTP status and the message for an error. The status is 4xx if the client is at fault or the queue is full, else 5xx."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, asyncio.TimeoutError):
