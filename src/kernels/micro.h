@@ -420,9 +420,9 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// True if panels of B are stored in plain order, so that single vectors of a panel can be used.
+/// True if single vectors of a panel can be used: in panels of bf16 to be widened, pairs of vectors are interleaved.
 template <class Mac>
-inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
+inline constexpr bool has_plain_panels = !__is_same(typename Mac::B, macs::MacBf16::B) || Mac::group > 1;
 
 /// Returns `micro` of all the tile's rows, for the fewest vectors that hold `cols` columns.
 template <class Mac, GemmTile tile, int vectors = has_plain_panels<Mac> ? 1 : tile.nv>

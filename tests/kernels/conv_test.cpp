@@ -332,6 +332,23 @@ TEST_CASE("conv int8 is exact, with a zero point as padding") {
   }
 }
 
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+TEST_CASE("conv of channels that fill a part of a panel: bytes exactly, bf16 with sums in f32") {
+  for (ConvSizes s : cases) {
+    for (i64 channels : {3, 16, 17, 40, 64}) {
+      s.channels_out = channels;
+      const ConvSizes all = sized(s);
+      CAPTURE(channels);
+      CAPTURE(all.taps());
+      CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8>(all, u8(7)) == 0);
+      CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8, tasks::avx512_narrow_tile>(all, u8(7)) == 0);
+      CHECK(worst_error<MacBf16, ConvMode::Filled, bf16, bf16>(all, bf16(0)) < 1e-6);
+      CHECK(worst_error<MacBf16, ConvMode::Filled, bf16, bf16, tasks::avx512_narrow_tile>(all, bf16(0)) < 1e-6);
+    }
+  }
+}
+#endif
+
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
 TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32") {
   for (const ConvSizes& c : cases) {

@@ -89,8 +89,8 @@ double worst_error(const Run& r) {
   for (i64 half = 0; half < 2; ++half) {
     const Launch<> launch{&args, half * (all / 2), half ? all : all / 2};
     const auto run = [&](const auto& rows) {
-      if constexpr (is_same<Mac, MacF32>) {
-        if (half == 1 && s.k <= tasks::partial_sum) return gemm<Mac, tile, true>(launch, s, rows, b_at, store_sum);
+      if constexpr (!tile.amx && (is_same<Mac, MacF32> || is_same<Mac, MacBf16> || is_same<Mac, MacInt8>)) {
+        if (half == 1 && units <= tasks::partial_sum) return gemm<Mac, tile, true>(launch, s, rows, b_at, store_sum);
       }
       gemm<Mac, tile>(launch, s, rows, b_at, store_sum);
     };

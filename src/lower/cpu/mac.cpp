@@ -54,30 +54,30 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
 }
 
 /// Returns the AMX form of `direct` if the chip has this feature, such as "amx-int8", else `direct`.
-static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
-  if (has_feature(chip, feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
+static Mac on_amx(Mac direct, const Lowering& lowering, const std::string& feature) {
+  if (has_feature(lowering.chip(), feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
   return direct;
 }
 
-static Mac f32_mac(const Lowering& lowering) { return {macs::MacF32, "native_tile", lowering.tile()}; }
-
-static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
+/// Returns `wide` with the tile for few columns if the product has so few.
+static Mac for_columns(const Lowering& lowering, const Instruction& instruction, Mac wide) {
   constexpr auto narrow = tasks::avx512_narrow_tile;
   if (has_feature(lowering.chip(), "avx512f") && columns(instruction).upper_bound() <= narrow.nr())
-    return {macs::MacF32, "tasks::avx512_narrow_tile", narrow};
-  return f32_mac(lowering);
+    wide.tile_name = "tasks::avx512_narrow_tile", wide.tile = narrow;
+  return wide;
 }
 
 /// Returns the Mac that multiplies pairs of bf16, for chips that can.
-static Mac bf16_mac(const Lowering& lowering) {
-  return on_amx({macs::MacBf16Pairs, "native_tile", lowering.tile()}, lowering.chip(), "amx-bf16");
+static Mac bf16_mac(const Lowering& lowering, const Instruction* instruction = nullptr) {
+  const Mac pairs(macs::MacBf16Pairs, "native_tile", lowering.tile());
+  return on_amx(instruction ? for_columns(lowering, *instruction, pairs) : pairs, lowering, "amx-bf16");
 }
 
 static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
   if (a == DType::u8 && b == DType::i8 && multiplies_bytes(lowering.chip()))
-    return on_amx({macs::MacInt8, "native_tile", tile}, lowering.chip(), "amx-int8");
+    return on_amx(for_columns(lowering, instruction, {macs::MacInt8, "native_tile", tile}), lowering, "amx-int8");
   DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
   Mac pairs(macs::MacInt16, "native_tile", tile, packed);
   return with_quads(lowering, pairs, summed(instruction), max_of_a(instruction),
@@ -85,7 +85,8 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
 }
 
 bool Mac::is_short(const Dim& k, size_t epilogue) const {
-  return name == "MacF32" && k.upper_bound() <= tasks::partial_sum && epilogue <= 12;
+  bool fits = name == "MacF32" || (tile.lanes == 16 && !tile.amx && (direct == DType::bf16 || direct == DType::u8));
+  return fits && k.upper_bound() <= group * tasks::partial_sum && epilogue <= 12;
 }
 std::string Mac::units_at(const std::string& address) const {
   return group == 1 ? address : cat("reinterpret_cast<const ", name, "::Unit*>(", address, ")");
@@ -102,7 +103,7 @@ Dim Mac::packed_elements(const Dim& columns, const Dim& units) const {
 
 Mac attention_mac(const Lowering& lowering, DType type) {
   if (type == DType::bf16 && multiplies(type, lowering.chip())) return bf16_mac(lowering);
-  return f32_mac(lowering);
+  return {macs::MacF32, "native_tile", lowering.tile()};
 }
 
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
@@ -111,11 +112,11 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
   bool weights_are_narrow = a == DType::f32 && (b == DType::f16 || b == DType::bf16);
   if (a == b || weights_are_narrow) {
     switch (b) {
-      case DType::f32: return f32_mac(lowering, instruction);
+      case DType::f32: return for_columns(lowering, instruction, {macs::MacF32, "native_tile", tile});
       case DType::f64: return {macs::MacF64, "tasks::half_lanes(native_tile)", tasks::half_lanes(tile)};
       case DType::f16: return {macs::MacF16, "native_tile", tile};
       case DType::bf16:
-        if (multiplies(DType::bf16, lowering.chip())) return bf16_mac(lowering);
+        if (multiplies(DType::bf16, lowering.chip())) return bf16_mac(lowering, &instruction);
         return {macs::MacBf16, "native_tile", tile};
       default: break;
     }

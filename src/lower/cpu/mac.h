@@ -47,8 +47,7 @@ struct Mac : MacRow {
   void share(KernelBuilder& kernel) const;
   /// Returns the number of elements of B when it is packed into panels, for `columns` columns and `units` units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
-  /// True for MacF32 if k and the epilogue are short. The epilogue then reads sums from registers, in code that is
-  /// repeated for each row.
+  /// True if k and the epilogue are so short that the epilogue, repeated for each row, reads sums from registers.
   bool is_short(const Dim& k, size_t epilogue) const;
   /// Returns the text of an address of A cast to a pointer to units.
   std::string units_at(const std::string& address) const;
