@@ -383,7 +383,7 @@ ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   return {in_byte_type(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one is i32.
+/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one has i32.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
@@ -548,7 +548,7 @@ std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
   return Sum{{{product, *factor}}};
 }
 
-/// Returns the sum or mean of a sum with one short term, along axes of known sizes; nothing for others.
+/// Reduces a Sum by sum or mean along axes of known sizes; returns nothing unless the Sum is one short term.
 std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   const Sum::Term* x = short_term(sum);
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;

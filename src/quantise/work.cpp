@@ -140,7 +140,7 @@ void Work::observe_inputs() {
   }
 }
 
-/// Returns why this input has no range; "" if it has one.
+/// Returns why this input lacks a range; "" if it has one or (fp8) needs none.
 std::string Work::why_not_known(const std::string& input) const {
   if (settings_.ranges.contains(input)) return "";
   auto found = seen_.find(input);

@@ -51,9 +51,9 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// The memory for each output, at least of its size. For an empty entry or without the list, the library allocates.
+  /// The memory for each output, at least of its size. An empty or missing entry: see allocate_output.
   std::span<const std::span<std::byte>> output_memory = {};
-  /// Returns `bytes` bytes for an output without an entry above; if null, the run throws E400. Empty: not called.
+  /// Returns memory for an output without an entry above; null: the run throws E400. If not set, the library allocates.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
   /// GPUs: the inputs and `output_memory` are in the device's memory.
   bool on_device = false;

@@ -237,8 +237,8 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one: to profile, observe or check them; for the first collectives,
-  /// which connect the devices and cannot be captured; for a deadline or stop callback, as graphs cannot be stopped.
+  /// True if this run launches its steps one by one: to profile, observe or check them; for the first collectives, which
+  /// cannot be captured; for a deadline or stop callback unless the run is short, because graphs cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;

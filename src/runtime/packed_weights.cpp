@@ -52,8 +52,8 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-/// The keys of packed weights. Weights without a key are not shared: small weights, weights that several load steps
-/// write, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
+/// The keys of packed weights. Weights without a key are not shared, for example small weights and weights that several
+/// load steps write. With an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL, no weight has a key.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
