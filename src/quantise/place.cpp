@@ -119,7 +119,7 @@ class Pairs {
     return weights_.emplace(key, result).first->second;
   }
 
-  /// Returns the bias plus the correction; empty if the bias is not a constant with one number for each channel.
+  /// Returns the bias plus the correction; empty if there is neither, or the bias is not a constant per channel.
   std::vector<double> bias_of(const StaticLayer& entry) const {
     const Layer& layer = *entry.layer;
     std::vector<double> bias(layer.channel_count());
@@ -135,7 +135,7 @@ class Pairs {
     return bias;
   }
 
-  /// Adds the correction to the constant of the Add after a MatMul; without such an Add, inserts one.
+  /// Adds the correction to the constant of the Add after a MatMul; inserts an Add if there is none.
   void put_sum(const StaticLayer& entry) {
     const auto& [node, position] = entry.layer->sum;
     const std::string& name = entry.layer->added;

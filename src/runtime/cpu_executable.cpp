@@ -264,7 +264,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// Copies the constants in mapped files that steps read into memory, because other processes may change the files.
+  /// Copies mapped constants that steps read into memory, because other processes may change the mapped files.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {
@@ -369,7 +369,7 @@ class CpuContext final : public Context {
  private:
   const Plan& plan() const { return program_->plan(); }
 
-  /// Computes everything that depends on sizes; does nothing if the last run had the same sizes.
+  /// Computes everything that depends on sizes; skips this if the last run had the same sizes and no seed is needed.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     const SymbolValues* known = options.sizes;
     release_all();

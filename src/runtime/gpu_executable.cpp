@@ -237,7 +237,7 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one: to profile, observe or check them; for the first collectives, which
+  /// True if this run launches its steps one by one: to profile, observe or check them; for first collectives, which
   /// cannot be captured; for a deadline or stop callback unless the run is short, because graphs cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
