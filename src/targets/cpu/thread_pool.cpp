@@ -99,7 +99,7 @@ void ThreadPool::wake() {
 void ThreadPool::run(int64_t tasks, Body body, void* context) {
   if (tasks <= 0) return;
   Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
-  if (!slot) return body(context, 0, tasks, 0);  // no tasks to share, or all sixteen slots are in use
+  if (!slot) return body(context, 0, tasks, 0);  // one thread, one task, too many tasks, or no free slot
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
   // The parts are closed first, so that a late thread with the previous call's state cannot take a piece.
   const uint64_t epoch = ((slot->parts[0].state.load(std::memory_order_relaxed) >> 32) + 1) << 32;
