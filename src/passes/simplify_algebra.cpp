@@ -24,7 +24,7 @@ bool inverse_is_exact(const Bindings& bound) {
 }
 
 bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
-/// True if the number is 1 / sqrt(2), to the digits that exporters write.
+/// True if the number c is about 1 / sqrt(2); exporters write few digits.
 bool scales_by_root_half(const Bindings& bound) {
   return is_real(bound) && is_near(*splat_number(bound.values[c_index]), M_SQRT1_2);
 }

@@ -299,7 +299,7 @@ std::string ModelEdit::node_text(size_t index) const {
   auto changed = inputs_.find(index);
   std::string others = attributes_text(node, model().graph.nodes[index]);
   auto result = results_.find(index);
-  if (changed == inputs_.end()) return others;  // a node with unchanged inputs has unchanged result names
+  if (changed == inputs_.end()) return others;  // results are renamed only if inputs are changed too
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;

@@ -243,7 +243,7 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
   return {.dtype = DType::u8, .dims = std::move(dims), .data = Bytes(std::move(bytes))};
 }
 
-/// Returns the zero points [n, blocks], packed by rows.
+/// Returns the zero points in one list, row by row; rows of 4-bit zero points are filled up to whole bytes.
 Tensor packed_zeros(const BlockWeights& weights) {
   size_t blocks = weights.blocks();
   if (weights.format.bits == 8) return packed(weights.zeros, 8, {weights.n * weights.blocks()});

@@ -151,7 +151,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
   PerBuffer<bool> is_shared(plan.buffers.size());
-  // A key is a hash of the contents. If there are no weights to share yet, each key is computed after packing.
+  // A key is a hash of the contents. If there are no weights to share yet, computes each key only when its step runs.
   PerStep<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
   for (StepId i : plan.load_steps.ids()) {
