@@ -111,7 +111,7 @@ struct ModelEdit::External {
     pieces.emplace_back(std::vector<std::byte>(padding));
     pieces.push_back(value.data);
     std::string out = onnx::tensor_bytes({.dtype = value.dtype, .dims = value.dims}, name);
-    out.resize(out.size() - 2);  // raw_data, which is empty
+    out.resize(out.size() - 2);  // removes the field raw_data, which is empty
     put_entry(out, "location", file);
     put_entry(out, "offset", cat(size + padding));
     put_entry(out, "length", cat(value.data.size()));

@@ -112,7 +112,7 @@ class GpuContext final : public GpuRun {
     return true;
   }
 
-  /// Prepares buffers for the sizes of this run; plans a bucket if none holds them. Does nothing if set_values does not.
+  /// Prepares buffers for the sizes of this run; plans a bucket if none holds them. Does nothing if no value changed.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);

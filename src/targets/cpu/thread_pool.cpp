@@ -18,7 +18,7 @@
 namespace weft {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
-constexpr uint64_t closed = 0xffffffff;  // beyond all tasks: the part's fields are being written
+constexpr uint64_t closed = 0xffffffff;  // beyond all tasks: nothing can be taken from the part
 
 static void pause() {
 #if defined(__x86_64__)

@@ -176,7 +176,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
 
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) {
-  constexpr size_t most = 4096;  // then the table is cleared; users keep works alive
+  constexpr size_t most = 4096;  // a full table is cleared; users keep their works alive
   struct Kept {
     std::shared_ptr<const LibraryWork> work;
     std::optional<ErrorInfo> refused;
