@@ -43,7 +43,7 @@ constexpr Repeated parts[] = {
 /// The passes of "normalise"; each may enable others.
 constexpr std::span<const Repeated> rewrites = std::span(parts).first<7>();
 
-/// Repeats these passes until none changes anything.
+/// Repeats the passes in `rewrites` until none changes anything (see the limit of until_settled).
 bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;

@@ -190,7 +190,7 @@ struct PlanStep {
   /// The operand that the step copies to the same places of its result; a no-op if both have the same memory.
   BufferId moves = {};
   bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
-  /// Only while lowering: the step writes elements that no other step writes, and does not read the buffers it writes to.
+  /// Only while lowering: the step writes elements that no other step writes, and reads none of its outputs.
   bool writes_apart = false;
   DecisionId decision = {};  ///< the decision that led to this step, if any
 
