@@ -29,7 +29,8 @@ bool has_real_numbers(const Instruction& i) {
          i.types[0].shape.dtype != DType::string;
 }
 
-/// Estimates the machine instructions of an elementwise instruction: 8 for most functions of floats only (such as exp).
+/// Estimates the machine instructions of `i`: 4 for quantize and lookup, 8 for functions such as exp, 1 for short
+/// functions such as add and round, 0 for operators that are not elementwise.
 int own_work(const Instruction& i) {
   if (i.is<Quantize>() || i.is<Lookup>()) return 4;
   const auto* op = i.as<Elementwise>();
@@ -68,7 +69,7 @@ class Tables {
     return make_wide(type, {count}, std::move(numbers));
   }
 
-  /// Returns a constant number with as many elements as an operand of `i` must have: 256 for Elementwise, else 1.
+  /// Returns `number`, repeated for each element that an operand of `i` must have: 256 for Elementwise, else 1.
   static Wide known(const Instruction& i, DType type, double number) {
     int64_t elements = i.is<Elementwise>() ? count : 1;
     Wide one = to_wide(make_tensor(type, {1}, std::span<const double>(&number, 1)));

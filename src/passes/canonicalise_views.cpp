@@ -15,8 +15,8 @@ namespace {
 
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
-/// Shortens the longest chain of reshapes and transposes that ends in `i`. With `alone`, values inside the chain must
-/// have no other readers. The chain's length is limited, because trying all parts of all chains takes cubic time in it.
+/// Rewrites the longest chain of reshapes and transposes that ends in `i` in its shortest form. With `alone`, values
+/// inside the chain must have no other readers. Limits the chain's length, because the search takes cubic time in it.
 template <bool alone>
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
@@ -25,7 +25,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   auto continues = [](const Instruction& link) { return is_chained(link) && (!alone || link.users.size() == 1); };
   while (chain.size() < max_links && continues(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
-  // ViewChain fails if the sizes have no common factors. If so, tries a chain that is one instruction shorter.
+  // If ViewChain cannot split the sizes into common factors, tries the chain without its first instruction.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];
     ViewChain views(x.dims());
@@ -42,7 +42,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   return std::nullopt;
 }
 
-/// True for a resize that returns its operand unchanged if both have the same sizes.
+/// True for a resize that changes no element if its operand and its result have the same sizes.
 bool keeps_sizes(const Resize& op) {
   return op.coordinates != ResizeCoordinates::tf_crop_and_resize &&
          std::ranges::all_of(op.scales, [](double scale) { return scale <= 0 || scale == 1; });
@@ -55,14 +55,14 @@ struct LiveTaps {
 LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
   LiveTaps live;
   for (int64_t tap = 0; tap < kernel; ++tap) {
-    int64_t at = tap * dilation - pad;  // operand index that the first result element reads
+    int64_t at = tap * dilation - pad;  // operand index that the tap reads for result element 0
     int64_t skipped = at < 0 ? (-at + stride - 1) / stride : 0;
     if (skipped < out && at + skipped * stride < in) live = {live.last < 0 ? tap : live.first, tap};
   }
   return live;
 }
 
-/// Removes outer kernel taps that read only padding, which dilated kernels on small images have.
+/// Removes outer kernel taps that read only padding. Dilated kernels on small images have such taps.
 std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   if (!op || op->transposed || op->layout != Layout::channels_first || !i.inputs[1].def->is<Constant>()) return {};
@@ -105,7 +105,7 @@ std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
   Dims taps(i.inputs[1].dims().size(), 1), no_pads(op->strides.size(), 0);
   taps[0] = op->groups;
-  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // a stride above 1 changes the type
+  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // strides above 1 fail is_one_type
   const bool is_one_type = i.types[0] == i.inputs[0].type() && i.inputs[1].dtype() == op->type;
   if (moves || !is_one_type || i.inputs[1].dims() != taps) return {};
   return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});

@@ -9,7 +9,7 @@ namespace weft {
 /// broadcasts, slices or conversions in a row; removes views without effect. Moves elementwise functions before a
 /// broadcast of all their operands, and functions of one operand before a reshape. After a matrix product, also moves
 /// conversions, functions with scalars and an added residual before the reshape. Replaces a gather of one constant
-/// index by a slice, and a depthwise convolution with one tap by a product. Removes kernel taps that read only padding.
+/// index by a slice, and a depthwise convolution with one tap by a `mul`. Removes kernel taps that read only padding.
 ///
 ///     %1 = reshape %0 {dims=[12*batch, seq, 64]}              (from f32[batch,12,seq,64])
 ///     %2 = transpose %1 {permutation=[0, 2, 1]}

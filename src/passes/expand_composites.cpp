@@ -94,7 +94,7 @@ static Value expanded_product(Module& module, const Instruction& i) {
   return convert(module, matmul(module, x, transpose(module, weight, {1, 0})), op.type);
 }
 
-/// Returns the three results of a quantize_rows, computed by elementwise operators over [.., blocks, block].
+/// Returns the three results of a quantize_rows, computed by simpler operators over [.., blocks, block].
 static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) {
   int64_t block = i.as<QuantizeRows>()->block;
   Dims wide = i.types[0].shape.dims, cut = i.types[1].shape.dims, column = cut;
@@ -151,7 +151,7 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-/// True if two products are faster than the attention kernel: no mask, a wide head, many rows, at most q[3] keys.
+/// True if two products are faster than the attention kernel: no mask, a wide head, many rows, keys <= head size.
 static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();

@@ -74,7 +74,7 @@ class Expansion {
     return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
   }
 
-  /// Returns x - zero if x, or the value viewed by x, was quantised in this module with this zero point; else null.
+  /// Returns x - zero if x, or the value of which x is a view, was quantised with this zero point; else null.
   Value known_steps(Value x, std::optional<double> zero) {
     auto found = steps_.find(x.def);
     if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};

@@ -19,7 +19,7 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the terms that have bounds, and the number of other terms (wide integers times a constant).
+/// A bound on the sum of the bounded terms, and the number of others: integers that may exceed 2^16 times a constant.
 struct Terms {
   double bounded = 0;
   int open = 0;
@@ -27,7 +27,7 @@ struct Terms {
 
 Terms operator+(const Terms& a, const Terms& b) { return {a.bounded + b.bounded, a.open + b.open}; }
 
-/// Splits a sum into its terms, each a constant or an integer times a constant; returns nothing for other values.
+/// Returns the Terms of an f64 sum of constants and integers times constants; nothing for other values.
 std::optional<Terms> terms_of(Value x, int depth = 4) {
   if (depth == 0 || x.dtype() != DType::f64) return std::nullopt;
   if (const Instruction* sum = as_fn(x, Fn::add)) {
@@ -48,8 +48,8 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
   return size > 0x1p16 ? Terms{.open = 1} : Terms{.bounded = size * factor};
 }
 
-/// Returns a bound, a power of two, on the error of computing the operand of a `nearest` in f32. Returns nothing if the
-/// operand is not a sum of constants and integers times constants, or if the bound is too large to be useful.
+/// Returns a bound, a power of two, on the error of computing the operand of a `nearest` in f32. Returns nothing if no
+/// bound is found or the bound exceeds 2^-11.
 std::optional<double> error_in_f32(const Instruction& nearest) {
   auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
   auto sum = terms_of(nearest.inputs[0]);

@@ -164,7 +164,7 @@ class LoopHoist {
     outside_[&i] = outer_.append(i.op, std::move(inputs));
   }
 
-  /// Returns the value outside the loop that is the argument of the body's parameter `number`, also of added ones.
+  /// Returns the value outside the loop that the body's parameter `number` (original or added) gets.
   Value operand_of(size_t number) const {
     auto operands = body_operands(loop_, 0);
     return number < operands.size() ? operands[number] : added_[number - operands.size()];

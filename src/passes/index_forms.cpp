@@ -105,7 +105,7 @@ Form concat_form(const Instruction& i, int axis, Memo& memo) {
     Form form = form_of(part, memo);
     if (!form) return std::nullopt;
     Dim size = with_elements(part.dims()[axis], dims);
-    // A part of one element takes the slope of the other parts.
+    // A part of size 1 along the axis has no slope of its own there, so it takes the slope of the other parts.
     if (size == Dim(1)) form->slopes[axis] = whole ? whole->slopes[axis] : form->slopes[axis];
     if (whole && start == Dim(1)) whole->slopes[axis] = form->slopes[axis];
     form->offset = with_elements(form->offset, dims) - start * Dim(form->slopes[axis]);

@@ -162,7 +162,7 @@ bool may_be_joined(const Instruction& i) {
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);
 }
 
-/// Returns instructions from `a` to the later `b` that depend on `a`; nothing if `b` does or one of them sets a size.
+/// Returns the instructions between `a` and `b` that depend on `a`; nothing if `b` does too or one sets a symbol.
 std::optional<std::vector<Instruction*>> readers_between(Instruction& a, const Instruction& b) {
   std::vector<Instruction*> readers;
   std::unordered_set<const Instruction*> known{&a};

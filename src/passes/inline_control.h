@@ -17,7 +17,7 @@ bool inline_control(Module& module);
 /// that their kernels can share launches.
 bool join_loops(Module& module);
 
-/// Unrolls long loops with a fixed number of trips too, for targets without loops.
+/// Unrolls loops with a fixed number of trips, also longer ones, for targets without loops.
 bool write_out_loops(Module& module);
 
 }  // namespace weft

@@ -215,8 +215,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// Pads the channels of an image with few channels, and its weights, to a multiple of the kernel's unit. The kernel can
-/// then read the image in place. Takes the number of channels from the weights: the image's may be symbolic.
+/// Pads the channels of x, an image or its weights, to a multiple of `group` if they are few, so that the kernel can
+/// read the image in place. `count` is the channels of the weights, because those of the image may be symbolic.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;
@@ -346,7 +346,7 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// Returns the i8, u8 or i16 value that was converted to this i32; looks through views and narrows constants.
+/// Returns the i8, u8 or i16 value that was converted to this i32; looks through views. Narrows constants too.
 std::optional<Value> narrow_operand(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -364,7 +364,7 @@ std::optional<Value> narrow_operand(Module& module, Value value) {
   return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
 }
 
-/// Returns a product of integers from before their conversion to i32; sums stay i32.
+/// Returns the product or convolution of the operands from before their conversion to i32; sums stay i32.
 std::optional<Value> narrowed(Module& module, Instruction& i) {
   const auto* dot = i.as<Dot>();
   const auto* convolution = i.as<Convolution>();
@@ -383,7 +383,7 @@ ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   return {in_byte_type(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one is i32.
+/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one has i32.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
@@ -398,7 +398,7 @@ bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
-/// Returns the sums of x along an axis, in i32. If x is a broadcast, sums the value before the broadcast.
+/// Returns the sums of x along an axis, in i32. If x is a broadcast along other axes, sums the value before it.
 Value sums_of(Module& module, Value x, int64_t axis) {
   if (x.def->is<Broadcast>()) {
     Value once = x.def->inputs[0];
@@ -548,7 +548,7 @@ std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
   return Sum{{{product, *factor}}};
 }
 
-/// Returns the sum or mean of a sum with one short term, along axes of known sizes; nothing for others.
+/// Reduces a Sum by sum or mean along axes of known sizes; returns nothing unless the Sum is one short term.
 std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   const Sum::Term* x = short_term(sum);
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;

@@ -43,7 +43,7 @@ constexpr Repeated parts[] = {
 /// The passes of "normalise"; each may enable others.
 constexpr std::span<const Repeated> rewrites = std::span(parts).first<7>();
 
-/// Repeats these passes until none changes anything.
+/// Repeats the passes in `rewrites` until none changes anything (see the limit of until_settled).
 bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
@@ -90,7 +90,7 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// Expands attention beyond the head sizes of GPU kernels, which store f32 in 16 bits in a 16-bit precision.
+/// Expands attention that no kernel supports. (In a 16-bit precision, GPU kernels store f32 in 16 bits.)
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = tasks::attention_widest_head(16),
           widest_of_f32 = tasks::attention_widest_head(bits(context.precision));
@@ -102,7 +102,7 @@ bool precision(Module& module, const PassContext& context, PassCounts&) {
   return reduce_precision(module, context.precision, context.keep_f32, multiplies(context.precision, context.chip));
 }
 
-/// Shards, then normalises, because other passes shorten the slices and gathers that sharding adds.
+/// Shards, then normalises, which shortens the chains of slices and gathers that sharding adds.
 bool shards(Module& module, const PassContext& context, PassCounts& counts) {
   bool changed = shard(module, context);
   if (changed) normalise(module, context, counts);

@@ -25,7 +25,7 @@ std::span<const PassInfo> pass_list();
 /// Runs those passes of one group that apply to the pipeline's context.
 void run_passes(Pipeline& run, PassGroup group);
 
-/// Returns a pass by name, also one that "normalise" or "raise" repeats; throws E503 with the list of names.
+/// Returns a pass by name, also one that "normalise" or "raise" repeats. Throws E503 for an unknown name.
 Pass find_pass(std::string_view name, const PassContext& context);
 
 }  // namespace weft

@@ -43,7 +43,7 @@ class Converted {
 
 std::vector<bool> find_fixed(const Module& module);
 
-/// Marks in `fixed` those parameters of a body that depend on constants only. One instruction runs each body.
+/// Marks in `fixed` the parameters of a body with arguments that depend on constants only, at its only call.
 void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
   for (const auto& outer : body.program().modules()) {
     for (const Instruction& i : *outer) {

@@ -255,7 +255,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits a scatter along an axis of its slices, which the indices do not address. Returns false for other axes.
+  /// Splits a scatter along an axis of its slices, which the indices do not address. Otherwise returns false.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;
@@ -265,7 +265,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits quantize and dequantize; returns false if `axis` is the axis of blocked scales.
+  /// Splits quantize and dequantize. Returns false if scales are blocked along `axis` or the ranks do not divide them.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;

@@ -24,7 +24,7 @@ bool inverse_is_exact(const Bindings& bound) {
 }
 
 bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
-/// True if the number is 1 / sqrt(2), to the digits that exporters write.
+/// True if the number c is about 1 / sqrt(2); exporters write few digits.
 bool scales_by_root_half(const Bindings& bound) {
   return is_real(bound) && is_near(*splat_number(bound.values[c_index]), M_SQRT1_2);
 }
@@ -47,7 +47,7 @@ void add_gelu(std::vector<Rule>& rules, const Term& f, const Term& gelu_of_x, bo
 RuleSet algebra() {
   Term x = variable(0), y = variable(1), c = any_number(2), d = any_number(3), z = variable(4);
   std::vector<Rule> rules{
-      // neutral elements
+      // neutral elements and signs
       {x + 0.0, x},
       {x - 0.0, x},
       {x * 1.0, x},
@@ -56,11 +56,11 @@ RuleSet algebra() {
       {-(-x), x},
       {x + -y, x - y},
       {x - -y, x + y},
-      // merge two constants
+      // merge two constants; multiply instead of dividing
       {x * c * d, x * (c * d), is_real},
       {x + c + d, x + (c + d), is_real},
       {x / c, x * reciprocal(c), inverse_is_exact},
-      // powers and roots
+      // powers, roots and reciprocals
       {pow(x, 1.0), x},
       {pow(x, 2.0), x * x},
       {pow(x, 3.0), x * x * x},
@@ -70,11 +70,11 @@ RuleSet algebra() {
       {1.0 / x, reciprocal(x), is_real},
       {reciprocal(sqrt(x)), rsqrt(x)},
       {x / sqrt(y), x * rsqrt(y)},
-      // functions that were written out
+      // relu and sigmoid
       {max(x, 0.0), relu(x)},
       {relu(relu(x)), relu(x)},
       {reciprocal(1.0 + exp(-x)), sigmoid(x)},
-      // logic
+      // logic and select
       {logical_not(logical_not(x)), x},
       {logical_and(x, 1.0), x},
       {logical_or(x, 0.0), x},

@@ -65,14 +65,14 @@ ViewChain::Form ViewChain::form() const {
 
 ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   std::vector<Factor> order;
-  std::vector<bool> starts_axis;  // for each axis of the result
+  std::vector<bool> starts_axis;  // for each factor: it is the first of an axis of the result
   for (const Axis& axis : axes_) {
     for (const Factor& f : axis) starts_axis.push_back(&f == &axis.front());
     order.insert(order.end(), axis.begin(), axis.end());
   }
   std::vector<Factor> sorted = order;
   std::ranges::sort(sorted, {}, &Factor::place);
-  std::vector<size_t> rank, group_of(sorted.size());  // rank: position in the source's order
+  std::vector<size_t> rank, group_of(sorted.size());  // rank[i]: place of order[i] in `sorted`
   for (const Factor& f : order) rank.push_back(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin());
   std::vector<bool> starts_group(sorted.size(), true);
   for (size_t i = 1; i < order.size(); ++i) {

@@ -140,7 +140,7 @@ struct SwapStep {
   static constexpr std::string_view name = "swap";
 };
 
-/// Grows the step's buffer to `bytes` bytes; keeps its contents.
+/// Grows the step's buffer to at least `bytes` bytes; keeps its contents.
 struct GrowStep {
   static constexpr std::string_view name = "grow";
   Dim bytes = 0;
@@ -153,7 +153,7 @@ struct HostStep {
 };
 
 /// GPU: runs Plan::parts[part] on the CPU. The step's sizes are the values of PlanPart::names, then the rank and sizes
-/// of each operand. The part returns the sizes that it sets in the last output, which `settings` read.
+/// of each operand. The part writes the sizes that it computes to the last output, from which `settings` read them.
 struct PartStep {
   static constexpr std::string_view name = "cpu_part";
   PartId part = {};
@@ -190,7 +190,7 @@ struct PlanStep {
   /// The operand that the step copies to the same places of its result; a no-op if both have the same memory.
   BufferId moves = {};
   bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
-  /// Only while lowering: the step writes elements that no other step writes, and does not read the buffers it writes to.
+  /// Only while lowering: the step writes elements that no other step writes, and reads none of its outputs.
   bool writes_apart = false;
   DecisionId decision = {};  ///< the decision that led to this step, if any
 

@@ -24,7 +24,7 @@ struct Scale {
   double value(int step) const { return (step - zero) * static_cast<double>(scale); }
 };
 
-/// Returns the smallest scale with which no number of the block is clipped.
+/// Returns the scale for the range of the block. A symmetric one may clip the end nearer to 0, by at most one step.
 Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   auto [least, greatest] = std::ranges::minmax(block);
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();
@@ -43,7 +43,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   return found;
 }
 
-/// The exponent of an error in robust_error. A few large errors then count less than in a sum of squares.
+/// The exponent of each error in robust_error: below 2, so that a few large errors count less than in a sum of squares.
 constexpr double norm = 0.7;
 double robust_error(std::span<const float> block, const Scale& scale, int greatest) {
   double sum = 0;

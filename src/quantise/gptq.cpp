@@ -8,7 +8,7 @@
 namespace weft::quantise {
 namespace {
 
-/// Returns the upper triangle U, [k, k], with U' U the inverse of the damped h: the Cholesky factor that GPTQ needs.
+/// Returns the upper triangle U, [k, k], with U' U the inverse of h plus damping: the Cholesky factor that GPTQ needs.
 std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
   constexpr double damping = 0.01;
   double mean = 0;

@@ -64,7 +64,7 @@ Layer layer_of(const onnx::Node& node, const Tensor& weight) {
   return layer;
 }
 
-/// Returns the only operand that reads a value; Operand{} if nodes, bodies or the caller read it several times.
+/// Returns the operand that reads a value; Operand{} unless a node of the main graph is the only reader.
 Operand only_reader(const ModelEdit& edit, std::string_view value) {
   if (reads_of(edit, value) != 1) return {};
   for (const onnx::Node& node : edit.model().graph.nodes) {

@@ -111,7 +111,7 @@ struct ModelEdit::External {
     pieces.emplace_back(std::vector<std::byte>(padding));
     pieces.push_back(value.data);
     std::string out = onnx::tensor_bytes({.dtype = value.dtype, .dims = value.dims}, name);
-    out.resize(out.size() - 2);  // raw_data, which is empty
+    out.resize(out.size() - 2);  // removes the field raw_data, which is empty
     put_entry(out, "location", file);
     put_entry(out, "offset", cat(size + padding));
     put_entry(out, "length", cat(value.data.size()));
@@ -299,7 +299,7 @@ std::string ModelEdit::node_text(size_t index) const {
   auto changed = inputs_.find(index);
   std::string others = attributes_text(node, model().graph.nodes[index]);
   auto result = results_.find(index);
-  if (changed == inputs_.end()) return others;  // a node with unchanged inputs has unchanged result names
+  if (changed == inputs_.end()) return others;  // results are renamed only if inputs are changed too
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;

@@ -34,14 +34,13 @@ class ModelEdit {
 
   const onnx::Model& model() const { return source_->model; }
   const std::filesystem::path& folder() const { return source_->folder; }
-  /// Returns the version of the ai.onnx operator set.
   int64_t opset() const;
   bool is_output(std::string_view name) const;
   /// Returns the original node that computes a value; null for an input, a weight or an added node.
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
-  /// Inserts `next` after a node. `next` reads the node's only result, and the result of `next` gets its old name.
+  /// Inserts `next`, which reads the only result of `node`. The result of `next` takes over that result's name.
   void put_on_result(size_t node, NewNode next);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
@@ -49,7 +48,7 @@ class ModelEdit {
   /// Adds a node after the node that computes the value (an original or an added node) and after nodes that were added
   /// there before.
   void put_behind(const std::string& value, NewNode added);
-  /// Does the same; names the node's result by the value and `ending`, and returns this name.
+  /// Adds a node in this way, with a result named by the value and `ending`; returns this name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, which may be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
@@ -59,7 +58,6 @@ class ModelEdit {
                       std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
   /// Makes these values the only outputs of the model.
   void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
-  /// Removes inputs that nothing reads.
   void drop_unread_inputs() { drops_inputs_ = true; }
   /// Raises the version of this domain's operators to at least `version`.
   void require_opset(const std::string& domain, int64_t version);

@@ -119,7 +119,7 @@ class Pairs {
     return weights_.emplace(key, result).first->second;
   }
 
-  /// Returns the bias plus the correction; empty if the bias is not a constant with one number for each channel.
+  /// Returns the bias plus the correction; empty if there is neither, or the bias is not a constant per channel.
   std::vector<double> bias_of(const StaticLayer& entry) const {
     const Layer& layer = *entry.layer;
     std::vector<double> bias(layer.channel_count());
@@ -135,7 +135,7 @@ class Pairs {
     return bias;
   }
 
-  /// Adds the correction to the constant of the Add after a MatMul; without such an Add, inserts one.
+  /// Adds the correction to the constant of the Add after a MatMul; inserts an Add if there is none.
   void put_sum(const StaticLayer& entry) {
     const auto& [node, position] = entry.layer->sum;
     const std::string& name = entry.layer->added;
@@ -243,7 +243,7 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
   return {.dtype = DType::u8, .dims = std::move(dims), .data = Bytes(std::move(bytes))};
 }
 
-/// Returns the zero points [n, blocks], packed by rows.
+/// Returns the zero points in one list, row by row; rows of 4-bit zero points are filled up to whole bytes.
 Tensor packed_zeros(const BlockWeights& weights) {
   size_t blocks = weights.blocks();
   if (weights.format.bits == 8) return packed(weights.zeros, 8, {weights.n * weights.blocks()});

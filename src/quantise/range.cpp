@@ -45,7 +45,7 @@ double error_of(const Bins& bins, const Grid& grid) {
   return sum;
 }
 
-/// Finds the range of the least error: narrows the upper end, then the lower end, in 64ths of the whole range.
+/// Searches for the range of the least error: tries smaller upper ends, then smaller lower ends, in 64ths of each.
 Range by_error(const Histogram& seen, DType type) {
   constexpr int parts = 64, rounds = 2;
   Bins bins = seen.bins();

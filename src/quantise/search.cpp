@@ -204,7 +204,7 @@ class Search {
     choice_.loss = loss(choice_.floats);
   }
 
-  /// Keeps the costliest layers in floats: as few as the budget requires, found by bisection.
+  /// Keeps the costliest layers in floats: the fewest that meet the budget in a bisection of max_evaluations steps.
   void cut(double budget) {
     std::vector<size_t> order = costly();
     auto worst = [&](size_t some) {

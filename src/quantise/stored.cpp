@@ -90,7 +90,7 @@ class Finder {
     found_.push_back({.graph = graph, .layer = std::move(layer), .rounded = std::move(rounded)});
   }
 
-  /// Returns the constant of this name in the innermost graph that has one, and that graph.
+  /// Returns the innermost graph that has a constant of this name, and the constant.
   std::pair<const onnx::Graph*, std::optional<Tensor>> held(std::string_view weight) const {
     for (size_t i = scopes_.size(); i-- > 0;) {
       const onnx::Graph& graph = *scopes_[i];

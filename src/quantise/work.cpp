@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid of an input from which the means are subtracted, and scales its noise by the power that remains.
+/// Sets the grid of an input from which the means are subtracted, and scales its noise by the share of power left.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -140,7 +140,7 @@ void Work::observe_inputs() {
   }
 }
 
-/// Returns why this input has no range; "" if it has one.
+/// Returns why this input lacks a range; "" if it has one or (fp8) needs none.
 std::string Work::why_not_known(const std::string& input) const {
   if (settings_.ranges.contains(input)) return "";
   auto found = seen_.find(input);

@@ -51,9 +51,9 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// The memory for each output, at least of its size. For an empty entry or without the list, the library allocates.
+  /// The memory for each output, at least of its size. An empty or missing entry: see allocate_output.
   std::span<const std::span<std::byte>> output_memory = {};
-  /// Returns `bytes` bytes for an output without an entry above; if null, the run throws E400. Empty: not called.
+  /// Returns memory for an output without an entry above; null: the run throws E400. If not set, the library allocates.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
   /// GPUs: the inputs and `output_memory` are in the device's memory.
   bool on_device = false;
@@ -68,7 +68,7 @@ struct RunOptions {
   Rank* rank = nullptr;                    ///< for the program of one rank of several (runtime/ranks.h)
   const HostExecutor* executor = nullptr;  ///< runs the kernels of this run instead of the program's threads
   std::vector<StepTime>* profile = nullptr;
-  /// Called after each step for each value that the step wrote, with the value's name, for `verify --per-instruction`.
+  /// Called after each step with each value that the step completed, and its name, for `verify --per-instruction`.
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
 };
 
@@ -85,8 +85,8 @@ struct MemoryUse {
 class Context {
  public:
   virtual ~Context() = default;
-  /// Runs the program. `inputs`: in the order of Executable::inputs(), in host memory, row-major, of the port's type;
-  /// their sizes set the symbols. Throws E310 (type, rank), E311 (size out of range), E312 (contradicting sizes).
+  /// Runs the program. `inputs`: in the order of Executable::inputs(), row-major, of the port's type, in host memory
+  /// unless options.on_device is set. Throws E310 (type, rank), E311 (size out of range), E312 (contradicting sizes).
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
   /// Returns the bytes of working memory held now, and the most held since creation.
   virtual int64_t memory_bytes() const = 0;

@@ -112,7 +112,7 @@ class GpuContext final : public GpuRun {
     return true;
   }
 
-  /// Prepares buffers for the sizes of this run; plans a bucket if none holds them. Does nothing if no size changed.
+  /// Prepares buffers for the sizes of this run; plans a bucket if none holds them. Does nothing if no value changed.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);
@@ -237,8 +237,8 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one: to profile, observe or check them; for the first collectives,
-  /// which connect the devices and cannot be captured; for a deadline or stop callback, as graphs cannot be stopped.
+  /// True if this run launches its steps one by one: to profile, observe or check them; for first collectives, which
+  /// cannot be captured; for a deadline or stop callback unless the run is short, because graphs cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;

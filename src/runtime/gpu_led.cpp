@@ -124,7 +124,7 @@ class LedContext final : public GpuRun {
     on_device_ = options.on_device;
   }
 
-  /// Allocates all buffers with a size that is known before the run.
+  /// Places inputs and working buffers with sizes that are known before the run.
   void place() {
     placed_.reset();
     bytes_.assign(plan().buffers.size(), 0);
@@ -589,7 +589,7 @@ class LedContext final : public GpuRun {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       if (program_->is_hosted(i)) outputs_[buffer.index] = hosted_[i];
-      else prepare(i, options);  // no trip of a loop wrote it
+      else prepare(i, options);  // places an output that no step wrote
     }
     if (is_queued) {
       const gpu::Stream queue = stream_of(options);

@@ -43,8 +43,8 @@ class GpuRun : public Context {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
-  /// Places an output. A run on the device writes it to the caller's memory, unless this memory overlaps an input that
-  /// is still read. Otherwise the run writes the output to `aside()` and copies it at the end.
+  /// Places an output. A run on the device writes it to a donated input, or to the caller's memory unless that overlaps
+  /// an input that is still read. Otherwise the run writes the output to `aside()` and copies it at the end.
   template <class Aside>
   void give_output(BufferId id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     size_t index = plan().buffers[id].index;

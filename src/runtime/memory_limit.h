@@ -5,10 +5,10 @@
 
 namespace weft {
 
-/// Returns the limit in bytes: WEFT_MEMORY_LIMIT, else the memory of the machine or of its control group.
+/// Returns the limit in bytes: WEFT_MEMORY_LIMIT, else the smaller of the machine's and the control group's memory.
 int64_t default_memory_limit();
 
-/// Throws E401 with these texts and a hint how to raise the limit.
+/// Throws E401 with these texts and a hint on how to raise the limit.
 [[noreturn]] void refuse_memory(std::string what, std::string where = {}, std::string why = {});
 
 /// Throws E401 if a run would take more than `limit` bytes (0: the default); called before memory is allocated. `bytes`

@@ -52,8 +52,8 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-/// The keys of packed weights. Weights without a key are not shared: small weights, weights that several load steps
-/// write, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
+/// The keys of packed weights. Weights without a key are not shared, for example small weights and weights that several
+/// load steps write. With an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL, no weight has a key.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
@@ -151,7 +151,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
   PerBuffer<bool> is_shared(plan.buffers.size());
-  // A key is a hash of the contents. If there are no weights to share yet, each key is computed after packing.
+  // A key is a hash of the contents. If there are no weights to share yet, computes each key only when its step runs.
   PerStep<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
   for (StepId i : plan.load_steps.ids()) {

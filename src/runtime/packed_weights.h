@@ -35,7 +35,8 @@ class PackedWeights {
   void place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared);
 
   PerBuffer<std::byte*> memory_;
-  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // of this program, and of programs that share theirs
+  std::vector<std::shared_ptr<const AlignedMemory>>
+      blocks_;  // of this program, and of programs that packed weights it shares
   int64_t bytes_ = 0;
 };
 

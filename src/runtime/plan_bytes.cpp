@@ -321,7 +321,7 @@ class Decoder {
     for (int64_t dim : tensor.dims) expect(dim >= 0, "a tensor has a negative size");
     int64_t count = element_count(tensor.dims);
     if (tensor.dtype == DType::string) return get_strings(tensor, count);
-    // The narrowest elements take two bits.
+    // The narrowest elements have two bits, so a byte holds at most four.
     expect(count <= static_cast<int64_t>(constants_.weights.size()) * 4, "a tensor is larger than all weights");
     expect(!constants_.places.empty(), "a tensor has no contents");
     auto place = constants_.places[number(0, static_cast<int64_t>(constants_.places.size()) - 1)];

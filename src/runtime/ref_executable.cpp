@@ -193,7 +193,7 @@ class Interpreter {
     return out;
   }
 
-  /// Throws E401 if this result, with 8 bytes per element, would exceed the memory limit.
+  /// Throws E401 if the results of `i`, with 8 bytes per element, would exceed the rest of the memory limit.
   void check_room(const Instruction& i) const {
     int64_t bytes = 0;
     bool fits = true;

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// The points at which a plan's sizes can be computed: before the run, or once a SizesStep has set the last symbol of a
+/// The points at which a plan's sizes can be computed: before the run, or once a step has set the last symbol of a
 /// size (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first trip
 /// and after each trip; these occur only in SizesSteps.
 class SizeSchedule {
@@ -21,7 +21,7 @@ class SizeSchedule {
     std::vector<SizeId> sizes;
     std::vector<StepId> steps;  ///< launches and host steps for which these are the last missing sizes
   };
-  /// Returns the sizes and steps that can be computed after step `step`; none: before the run.
+  /// Returns the sizes and steps that can be computed after `step`; without a step, those before the run.
   const Due& due(StepId step) const { return step ? due_[step] : first_; }
   bool is_run_time(const Dim& dim) const;
 
@@ -33,8 +33,8 @@ class SizeSchedule {
   PerStep<Due> due_;
 };
 
-/// Runs a SizesStep. `read` returns element `element` of an integer buffer. Throws E314 for a value outside its bounds
-/// and E312 for a check that does not hold; both name the node.
+/// Sets the symbols of a SizesStep or PartStep. `read` returns element `element` of an integer buffer. Throws E314 for
+/// a value outside its bounds and E312 for a check that does not hold; both name the node.
 void set_sizes(const PlanStep& step, const std::function<int64_t(BufferId buffer, int element)>& read,
                SymbolValues& values);
 

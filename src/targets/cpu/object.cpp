@@ -23,7 +23,7 @@ namespace weft {
                .why = why});
 }
 
-/// Creates a memory file. Returns -1 if the kernel or its policy does not allow executable memory files.
+/// Creates a memory file. Returns -1 if that fails, for example because the system forbids executable memory files.
 static int memory_file(std::span<const std::byte> image, const std::string& name) {
   int fd = ::memfd_create(cat("weft-", name.substr(0, 200)).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;

@@ -18,7 +18,7 @@
 namespace weft {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
-constexpr uint64_t closed = 0xffffffff;  // beyond all tasks: the part's fields are being written
+constexpr uint64_t closed = 0xffffffff;  // beyond all tasks: nothing can be taken from the part
 
 static void pause() {
 #if defined(__x86_64__)
@@ -99,7 +99,7 @@ void ThreadPool::wake() {
 void ThreadPool::run(int64_t tasks, Body body, void* context) {
   if (tasks <= 0) return;
   Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
-  if (!slot) return body(context, 0, tasks, 0);  // no tasks to share, or all sixteen slots are in use
+  if (!slot) return body(context, 0, tasks, 0);  // one thread, one task, too many tasks, or no free slot
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
   // The parts are closed first, so that a late thread with the previous call's state cannot take a piece.
   const uint64_t epoch = ((slot->parts[0].state.load(std::memory_order_relaxed) >> 32) + 1) << 32;

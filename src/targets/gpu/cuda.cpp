@@ -10,12 +10,12 @@
 namespace weft::gpu {
 namespace {
 
-// Attributes of a device (CUdevice_attribute), options of the module loader (CUjit_option) and of functions.
+// Values of CUdevice_attribute, CUjit_option, CUfunction_attribute, CUlaunchAttributeID and CUresult.
 constexpr int attribute_multiprocessors = 16, attribute_l2 = 38, attribute_major = 75, attribute_minor = 76,
               attribute_shared_optin = 97;
 constexpr int jit_error_log = 5, jit_error_log_bytes = 6;
 constexpr int function_max_dynamic_shared = 8;
-constexpr int launch_cluster = 4, launch_overlap = 6;  // CUlaunchAttributeID
+constexpr int launch_cluster = 4, launch_overlap = 6;
 constexpr int error_already_enabled = 704, error_not_supported = 801;
 
 /// The driver's CUlaunchAttribute and CUlaunchConfig.

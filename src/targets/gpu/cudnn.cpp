@@ -329,8 +329,8 @@ class CudnnConvolution final : public LibraryWork {
     return made;
   }
 
-  /// True if a configuration may be used: deterministic, sums in the defined type, no TF32 for f32, no compilation
-  /// while a program runs.
+  /// True if a configuration may be used: deterministic, sums in the defined type, no TF32 for f32, no reordered
+  /// operands, no compilation while a program runs.
   bool is_allowed(const Descriptor& configuration) const {
     Descriptor engine(library_, Kind::engine);
     Handle handle = engine.get();

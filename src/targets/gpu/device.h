@@ -165,7 +165,7 @@ class Stream {
   void record(const Event& event) const;
   void wait(const Event& event) const;
   void synchronize() const;
-  /// True if all of its work is done.
+  /// True if all queued work is done.
   bool is_done() const;
 
   /// Begins the recording of work: until end_capture, work is recorded and not executed.

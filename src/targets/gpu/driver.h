@@ -88,7 +88,7 @@ class Driver {
   virtual std::string_view vendor() const = 0;  ///< "nvidia", "amd"
   virtual int device_count() const = 0;
   virtual DeviceInfo describe(int ordinal) const = 0;
-  /// Makes the device current for the calling thread; cheap if it is already.
+  /// Makes the device current for the calling thread; cheap if it is current already.
   virtual void use(int ordinal) const = 0;
   /// Lets kernels of one device read and write the memory of another; false if they cannot.
   virtual bool connect(int ordinal, int peer) const = 0;

@@ -114,7 +114,7 @@ int64_t largest_operand(const LibraryCall& call) {
   return std::max(most * bits(c.type) / 8, shape.y[1] * 4);
 }
 
-/// Captures the call once, because runs replay graphs. Nothing is executed, so all operands may share memory.
+/// Throws if the call cannot be captured in a graph. Does not execute the call, so all operands may share memory.
 void capture_once(const std::shared_ptr<Device>& device, const LibraryWork& work, const LibraryCall& call) {
   Memory scratch(device, std::max(largest_operand(call), library_workspace));
   std::vector<std::byte*> operands(call.operands() + 1, scratch.data());
@@ -176,7 +176,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
 
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) {
-  constexpr size_t most = 4096;  // then the table is cleared; users keep works alive
+  constexpr size_t most = 4096;  // a full table is cleared; users keep their works alive
   struct Kept {
     std::shared_ptr<const LibraryWork> work;
     std::optional<ErrorInfo> refused;

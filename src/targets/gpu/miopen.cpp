@@ -117,7 +117,7 @@ class MiOpenConvolution final : public LibraryWork {
     library_.check(calls.convolution_attribute(it, attribute_deterministic, 1), "request deterministic results");
   }
 
-  /// Takes the first (fastest) solution that computes sums of products; FFT and Winograd round differently.
+  /// Takes the first (fastest) solution that fits in the workspace, except FFT and Winograd, which round differently.
   void choose() {
     const MiOpenCalls& calls = library_.calls;
     Handle h = handle_->object.get(), w = weights_.get(), x = x_.get(), c = convolution_.get(), y = y_.get();

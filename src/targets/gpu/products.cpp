@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt and hipBLASLt, with the declarations that Weft uses, written from the vendors' public documentation. The two
-// have the same functions with other prefixes and other numbers.
+// cuBLASLt and hipBLASLt, with the declarations that Weft uses, written from the vendors' public documentation. Both
+// have the same functions, but with different prefixes and different numbers.
 #include "base/error.h"
 #include "base/knobs.h"
 #include "targets/gpu/library.h"
@@ -27,7 +27,7 @@ int product_type(DType type) {
   }
 }
 
-/// A result of the search for algorithms: the algorithm (64 or 24 bytes), then its requirements; 96 or 56 bytes in all.
+/// A found algorithm, then its requirements: 64 + 32 bytes in cuBLASLt, 24 + 32 bytes in hipBLASLt.
 struct HeuristicResult {
   alignas(16) std::byte bytes[128] = {};
 };
