@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Attention on GPUs, softmax(score(q k^T)) v, without ever storing the scores (Dao, "FlashAttention-2", 2023): a block
-/// takes the queries of one key-value head, 16 for each wave, and loops over the keys. When a row's running maximum
-/// grows, its earlier sums are rescaled. The queries of all heads that share a key-value head are consecutive rows.
+/// Attention on GPUs, softmax(score(q k^T)) v, without storing the scores (Dao, "FlashAttention-2", 2023): each wave of
+/// a block takes 16 query rows of one key-value head, and the block loops over the keys. When a row's running maximum
+/// grows, its earlier sums are rescaled. Heads that share a key-value head have consecutive rows.
 ///
 ///     attention_gpu<f16, 64>(WEFT_LAUNCH, sizes, q, k, v, keys_of, score, store);
 ///
@@ -123,7 +123,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The keys that any row of the block may see. Range ends grow with the query, so the last row of each head decides.
+    // The end of the keys of the block's rows. It never falls from query to query, so each head's last row decides.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);
@@ -169,7 +169,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
         }
       }
     }
-    bool added[Core::row_slots] = {};  // sinks are added last, to save registers
+    bool added[Core::row_slots] = {};  // the weights of sinks are added last, to save registers
     WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
       const int at = Core::slot(i);
       if (added[at]) continue;

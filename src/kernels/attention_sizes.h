@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The parameters of attention kernels.
+/// The keys that a query sees and, for GPUs, the sizes of an attention.
 
 #include "device.h"
 

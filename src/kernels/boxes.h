@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Non-maximum suppression: one task, on a GPU one block, for each batch and class.
+/// Non-maximum suppression. A task (on a GPU a block) computes one class of one image.
 #include "device.h"
 
 namespace weft::kernel {
@@ -34,7 +34,7 @@ WEFT_INLINE bool is_better(const ScoredBox& a, const ScoredBox& b) {
 }
 
 #ifdef WEFT_CPU
-/// Moves the box at `at` down the heap until no child is better.
+/// Moves the box at `at` down the heap until neither of its children is better.
 WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   const ScoredBox moved = heap[at];
   WEFT_NO_UNROLL for (i64 child = 2 * at + 1; child < count; child = 2 * at + 1) {
@@ -74,9 +74,9 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// Does non-maximum suppression on a GPU; a block computes a row. `left` [rows, n] holds the scores of boxes that may
-/// still be taken, -infinity for others. A pass drops the boxes that overlap the last one taken, and finds the best
-/// remaining one.
+/// Does non-maximum suppression on a GPU; a block computes a row. `left` [rows, n] holds the scores of the boxes that
+/// may still be kept, and -infinity for other boxes. Each pass drops the boxes that overlap the box kept last, and
+/// finds the best remaining box.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
                                      f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {

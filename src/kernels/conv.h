@@ -69,7 +69,8 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
 
 /// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
 /// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
-/// apart, and returns true if its window is inside the image. Pointers of neighbours inside differ by `step` bytes.
+/// apart, and returns true if its window is inside the image. If the windows of two neighbouring pixels lie inside the
+/// image, their pointers differ by `step` bytes.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
@@ -252,8 +253,8 @@ WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, 
 ///   Lines: in place, one run for each line of the window (taps along the width are contiguous), for few channels.
 ///     Windows at the border are copied. Needs the same as Direct, one group, pixel = channels_in, dilation 1 along the
 ///     width, not transposed.
-///   Im2col: copied and converted as one run, for channels that do not fill whole units. Needs Lines' conditions other
-///     than Direct's, windows of one step (tasks::conv_blocks), and weights packed as one tap.
+///   Im2col: copied and converted as one run, for channels that do not fill whole units. Needs the conditions of Lines
+///     except those of Direct, windows of one step (tasks::conv_blocks), and weights packed as one tap.
 ///   Filled: every window is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 

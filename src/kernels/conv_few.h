@@ -14,8 +14,8 @@ namespace weft::kernel {
 template <int C>
 inline constexpr int few_pixels = least(8, (native_lanes == 8 ? 12 : 25) / C);
 
-/// The taps of one dimension that an output coordinate can meet: `first`, `first + step` ..., which read the input at
-/// `source`, `source + source_step` ...; for a transposed convolution only taps that meet a pixel.
+/// The taps of one dimension for an output coordinate: `first`, `first + step` ..., which read the input at `source`,
+/// `source + source_step` .... For a transposed convolution, taps that meet zeros between pixels are left out.
 struct TapWalk {
   i64 first, step, source, source_step;
 };

@@ -133,8 +133,8 @@ struct Writers {
 };
 
 /// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` returns true if the elements are
-/// inside, and records a fault if not. load and store in vec.h call `readable` and `writable`, which also check who
-/// wrote the elements and drop invalid accesses.
+/// inside, and records a fault if not. load and store in vec.h call `readable` or `writable`, which also record a fault
+/// of `Writers`, and drop accesses outside the buffer.
 template <class T>
 struct CheckedPointer {
   WEFT_GLOBAL T* at;
@@ -286,8 +286,8 @@ template <int Buffers, int Threads>
 WEFT_INLINE i64 Launch<Buffers, Threads>::blocks() {
   return block_count(Threads);
 }
-/// One of several kernels that share a launch. Its buffers and sizes follow those of the kernels before it, and it gets
-/// some of the blocks.
+/// One of several kernels that share a launch. Its buffers and sizes begin at `first_buffer` and `first_size`. Of its
+/// `count` blocks, this block is number `at`.
 template <class Whole>
 struct LaunchPart {
   const Whole& whole;
@@ -302,9 +302,8 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
   return {whole, first_buffer, first_size, at, count};
 }
 
-/// Part `part` of a launch that runs the same kernel `Parts` times, on different blocks and buffers. The buffers and
-/// sizes of one part come after those of the part before it; the sizes of the launch begin with the number of blocks of
-/// each part.
+/// Part `part` of a launch that runs the same kernel `Parts` times; this block is number `at` of the part. The buffers
+/// and sizes of a part follow those of the part before it. The sizes of the launch begin with the blocks of each part.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;

@@ -40,7 +40,7 @@ struct Stage {
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
-  /// Sets the first row `row0` of the pieces and the end of the operand's rows; call it before the first load.
+  /// Sets the batch and, if memory runs along k, this thread's rows from `row0` on; call it before the first load.
   WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end) {
     if constexpr (Operand::k_first) {
       rows[0] = batch;
@@ -142,7 +142,7 @@ WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
 }
 
-/// Computes one block of C from part `part` of k. `to` counts batches and parts; `store` receives it as the batch.
+/// Computes one block of C from part `part` of k. `store` gets `to`, the number of the batch and part, as the batch.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {

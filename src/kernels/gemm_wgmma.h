@@ -200,7 +200,7 @@ struct StepRing {
   const A& a;
   const B& b;
   int group_row, group_col;    // where this warp group's sums begin
-  int all, first, last, tail;  // number of k steps; this block's steps [first, last); elements of the last of all steps
+  int all, first, last, tail;  // all: number of k steps; [first, last): this block's; tail: elements in step all - 1
   u32 shared;
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;
@@ -213,7 +213,7 @@ struct StepRing {
     tail = int(s.k - i64(all - 1) * depth);
     shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
   }
-  /// Sets both operands to the first k step of a piece.
+  /// Sets both operands to this block's first k step of a piece.
   WEFT_INLINE void begin(const Piece& at) {
     stage_a.begin(a, at.batch, at.row, s.m, i64(first) * depth);
     stage_b.begin(b, at.batch, at.col, s.n, i64(first) * depth);
@@ -225,15 +225,15 @@ struct StepRing {
       if (step < last) stage.start(from, shared + u32(to + i * stage_bytes), left(step + i));
     }
   }
-  /// Starts the copies of step number `step` to a slot.
+  /// Start copying A or B of steps [step, step + together) to a slot.
   WEFT_INLINE void start_a(int slot, int step) { start(stage_a, a, slot * together * stage_bytes, step); }
   WEFT_INLINE void start_b(int slot, int step) { start(stage_b, b, slot * together * stage_bytes + a_bytes, step); }
   WEFT_INLINE void start_both(int slot, int step) {
     if (step < last) start_a(slot, step), start_b(slot, step);
     end_async_group();
   }
-  /// Waits for the step in `slot`, adds its products to `c` and advances `slot`. `copies` starts the copies of a later
-  /// step.
+  /// Waits for the steps in `slot`, adds their products to `c` and advances `slot`. `copies(to)` starts copying later
+  /// steps to slot `to`.
   template <class Copies>
   WEFT_INLINE void multiply(int& slot, typename Core::Sums (&c)[fm], const Copies& copies) const {
     wait_async_groups<ahead - 1>();

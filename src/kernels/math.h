@@ -25,7 +25,7 @@ struct Format<f32> {
   static constexpr int mantissa = 23, bias = 127;
   static constexpr f64 shift = 0x1.8p23;         // adding it rounds to an integer, which is then in the low bits
   static constexpr Uint root_half = 0x3f3504f3;  // bits of sqrt(1/2)
-  static constexpr f64 ln2_hi = 0x1.62ep-1, ln2_lo = 0x1.0bfbe8p-15;  // hi * any exponent is exact
+  static constexpr f64 ln2_hi = 0x1.62ep-1, ln2_lo = 0x1.0bfbe8p-15;  // ln2_hi times any exponent is exact
   static constexpr f64 log10_2_hi = 0x1.344p-2, log10_2_lo = 0x1.3509f8p-18;
   static constexpr f64 log2e = 0x1.715476p+0, log2e_lo = 0x1.4ae0cp-26;
   static constexpr f64 log10e = 0x1.bcb7b2p-2, log10e_lo = -0x1.5b235ep-27;
@@ -233,7 +233,7 @@ WEFT_INLINE V scale_by(V x, IntOf<V> n) {
   return x * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
 
-/// Range reduction x = whole * step + rest with step = 1 / inverse: `whole` as a float and as an integer.
+/// The integer nearest to x * inverse, as a float and as an integer; used to reduce the range of x.
 template <class V>
 struct Whole {
   V value;
@@ -575,8 +575,8 @@ WEFT_INLINE V erf(V x) {
 }
 
 // ---- gated by a distribution ----
-/// GELU: x times the share of a normal distribution below x. f32: the logarithm of the tail is a polynomial, so
-/// that small negative results stay accurate; elsewhere the error is within 6.2e-8 |x|.
+/// Returns GELU: x times the standard normal distribution function at x. In f32, the logarithm of the tail is a
+/// polynomial, so that small negative results stay accurate; other results have an error within 6.2e-8 |x|.
 template <class V>
 WEFT_INLINE V gelu(V x) {
   const V a = absolute(x), half = constant<V>(0.5), one = constant<V>(1);

@@ -247,7 +247,7 @@ WEFT_INLINE int cluster_rank_of() {
 }
 
 /// Two instructions mma.sync m16n8 side by side. Operands are held in 32-bit words (2 f16 or 4 i8, neighbours along k).
-/// Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8. For each such row, it holds 2 sums per instruction.
+/// Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8. Of each row it holds 2 sums per instruction.
 template <class Element, class Sum>
 struct MmaSync {
   using T = Element;

@@ -44,7 +44,7 @@ template <class Mac, int rows, int cols>
 struct AmxStep {
   using Sums = FirstLanes<rows * cols>;
 
-  /// Multiplies one step of 16 units; units of B are `cols` times 64 bytes apart. Each tile is loaded before its first use.
+  /// Multiplies one step of 16 units; units of B are 64 * `cols` bytes apart. Loads each tile before its first use.
   template <int... sums>
   static WEFT_INLINE void run(const TileRowsOfA (&rows_of_a)[rows], const void* units_of_b, Lanes<sums...>) {
     const auto add = [&]<int sum>() WEFT_LAMBDA {

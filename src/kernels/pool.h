@@ -30,7 +30,7 @@ WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapR
 
 /// The sizes of a pool: its windows, and how much padding an average counts.
 struct PoolSizes {
-  ConvSizes window;  // groups = 1, channels_in = channels, weights do not matter
+  ConvSizes window;  // groups = 1, channels_in = channels
   i64 pad_end[3] = {0, 0, 0};
   bool include_pad = false;
 };

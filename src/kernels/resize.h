@@ -115,7 +115,7 @@ WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, WEFT_GLOBAL i64* pl
   });
 }
 
-/// The row of a table for one result coordinate: offsets and weights of its taps.
+/// The row of a table for one result coordinate: `places` and `weights` as resize_row writes them.
 template <class Acc>
 struct ResizeTaps {
   const WEFT_GLOBAL i64* places;

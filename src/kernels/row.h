@@ -254,7 +254,7 @@ struct Row {
       }
     }
   }
-  /// Replaces every element; the row must be held in registers.
+  /// Replaces every element x by f(x); the row must be held in registers (Held > 0).
   template <class F>
   WEFT_INLINE void replace(const F& f) {
     WEFT_UNROLL for (int i = 0; i < Held; i++) held[i] = f(held[i]);

@@ -103,12 +103,12 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a step of a panel, or of A, fits in L1
   const i64 k_blocks = at_least(ceil_div(units, max_units), 1);
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
-  const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
-  const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
+  const i64 fair = panels * b.m_blocks * batch / 64;  // panels of a task if there are about 64
+  const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // panels for >= 1 MFLOP
   const i64 most = at_least(512 / tile.nr(), 1);
   const i64 least = ceil_div(fill ? 128 : at_least(least_columns, tile.columns), tile.nr());
   i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
-  if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // B is read once
+  if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // 4: thin_panels
   b.n_blocks = at_least(ceil_div(panels, wide), 1);
   b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
   b.n_blocks = ceil_div(n, b.nc);

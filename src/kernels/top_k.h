@@ -22,7 +22,7 @@ WEFT_INLINE bool ranks_before(const Ranked<T>& a, const Ranked<T>& b) {
 }
 
 #ifdef WEFT_CPU
-/// Moves the element at `at` down the heap until no child ranks after it.
+/// Moves the element at `at` down the heap until neither of its children ranks after it.
 template <bool Largest, class T>
 WEFT_INLINE void sift_down(Ranked<T>* heap, i64 at, i64 count) {
   const Ranked<T> moved = heap[at];

@@ -96,7 +96,7 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
 #define WEFT_WGMMA_TEXT(N, types, list, operands)                                                                   \
   "{ .reg .pred go; setp.ne.b32 go, %[add], 0; wgmma.mma_async.sync.aligned.m64n" #N types " {" list "}, " operands \
   ", go"
-/// Computes c += a b for one width and type: `a` is in shared memory or in four registers of each lane.
+/// Compute c += a b (c = a b if Fresh) for a 16-bit type; `a` is in shared memory or, for LANES, in four registers.
 #define WEFT_WGMMA_SHARED(N, types)                                                           \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1, 0, %[turn]; }" \
                : WEFT_SUMS_##N("+f", 0)                                                       \

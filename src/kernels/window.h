@@ -9,8 +9,8 @@ namespace weft::kernel {
 
 /// Sizes of a convolution. Spatial arrays are depth, height, width; unused leading dimensions have size and stride 1.
 /// `pad` is before the first element. `pixel` is the distance of neighbouring input pixels in elements; there are no
-/// gaps between rows of pixels. For a transposed convolution (`transposed`) the output size is (in - 1) * stride + ...;
-/// tap t of output o reads input (o + pad - t * dilation) / stride if that is an integer.
+/// gaps between rows of pixels. In a transposed convolution (`transposed`), tap t of output o reads input (o + pad - t
+/// * dilation) / stride if that is an integer.
 struct ConvSizes {
   i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels of one group
   i64 in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
