@@ -111,7 +111,7 @@ std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});
 }
 
-/// Merges neighbouring views of one kind; drops views that change nothing.
+/// Merges two broadcasts or slices in a row; drops views, pads, resizes, concats and reductions that change nothing.
 std::optional<Value> merged_view(Module& module, Instruction& i) {
   if (i.inputs.empty()) return std::nullopt;
   Value x = i.inputs[0];
@@ -244,7 +244,8 @@ std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
     const Instruction& view = *i.inputs[k].def;
     Value y = i.inputs[1 - k];
     if (!view.is<Reshape>() || view.users.size() != 1 || !comes_from_product(view.inputs[0])) continue;
-    if (y.def->is<Broadcast>() || y.def->is<Transpose>() || y.def->is<Slice>()) continue;  // a reshape would copy them
+    if (y.def->is<Broadcast>() || y.def->is<Transpose>() || y.def->is<Slice>())
+      continue;  // reshaping these would copy them
     const Dims &from = view.inputs[0].dims(), &to = i.types[0].shape.dims;
     if (from.size() != 2 || to.size() < 3 || from.back() != to.back()) continue;
     std::vector<Value> inputs{view.inputs[0], view.inputs[0]};
