@@ -151,7 +151,7 @@ struct ByteRows {
 };
 
 /// A row in scratch. `x` has the row's numbers in the order of the parts of words. Each number is divided by the value
-/// of the lowest bit of its part, so that the parts of a word need no shift. `sums` has the sum of each block.
+/// of the lowest bit of its part in its half word, so that only half words are shifted. `sums`: the sum of each block.
 struct SpreadRow {
   const f32 *x, *sums;
 };

@@ -229,7 +229,8 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs; shared too.
+/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs. Kernels share
+/// one compiled copy of it too.
 template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);

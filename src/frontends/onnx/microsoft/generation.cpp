@@ -177,8 +177,6 @@ Values token_search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The carried values: tokens [batch, most] so far, the next token, whether each row has ended, the choice's state,
-  // pasts.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -187,6 +185,7 @@ Values token_search(Call& c, const Choice& choice) {
   auto [token, done] = chosen(choice.choose(c, scores, state), full(c, DType::boolean, {batch, 1}, 0));
   Pad room{.before = Dims(2, 0), .after = {0, most - given - 1}};
   Expr tokens{&c, c.emit(room, {concat(c, {ids, token}, 1), number(c, DType::i32, pad)})};
+  // The tokens so far [batch, most], the next token, whether each row has ended, the choice's state, the pasts.
   Values carried = {tokens, token, done};
   carried.insert(carried.end(), state.begin(), state.end());
   auto pasts = std::ssize(carried);

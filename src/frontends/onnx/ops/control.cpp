@@ -49,7 +49,7 @@ struct SizeCondition {
   bool negated;
 };
 
-/// Returns the operand of a condition's conversions and negations; each negation flips `negated`.
+/// Looks through the reshapes, broadcasts, conversions and negations of a condition; each negation flips `negated`.
 Value plain_condition(Value value, bool& negated) {
   for (const Instruction* i = value.def; !i->inputs.empty(); i = value.def) {
     const auto* op = i->as<Elementwise>();
