@@ -58,7 +58,8 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    Instruction* last = nullptr;  // the last one that set sizes: the next depends on it, as guards rely on the order
+    // The last instruction that set sizes. The next one depends on it, so that guards (ir/control.h) keep their order.
+    Instruction* last = nullptr;
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
       if (sets_symbols(i) && last) found.push_back({last, 0});

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: writes SavedModels of both versions, and control flow of both, with
-TensorFlow's answers. saved_models.py FOLDER"""
+"""Runs with the Python that has TensorFlow: writes SavedModels in the forms of TensorFlow 1 and 2, with the
+control flow of each, and TensorFlow's answers. saved_models.py FOLDER"""
 import os
 import sys
 from pathlib import Path

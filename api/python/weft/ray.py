@@ -186,7 +186,8 @@ def map_batches(
     columns: the input for each column, {"picture": "image"}; by default columns have the names of the inputs.
     prepare: a function that converts pictures or texts to arrays. It gets a batch (columns by name) and returns one with the columns of
     `columns`.
-    batch_size: rows of a run. concurrency: the number of processes; each has `threads`, `num_cpus` and `num_gpus`.
+    batch_size: rows of a run. concurrency: the number of processes; each has `threads` and reserves `num_gpus` or, without GPUs,
+    `num_cpus`.
     options: options of `Dataset.map_batches`.
 
     If `prepare` or the model refuses a row, its "error" has the reason and its outputs are zeros; the other rows get their answers.

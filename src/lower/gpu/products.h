@@ -106,7 +106,8 @@ SplitKSums new_split_k_sums(Lowering& lowering, const Region& region, DType type
                             const Dims& sizes);
 /// Writes the line of the product's kernel that stores `lanes` sums from `acc` at (at, row, col).
 void store_part(KernelBuilder& kernel, const SplitKSums& sums);
-/// Adds the kernel that sums the parts. `iteration`, `order`: see emit_epilogue; coordinates: at, row, col, channel.
+/// Adds the kernel that sums the parts. `iteration` and `order` are those of Lowering::emit_epilogue; the iteration may
+/// use the coordinates at, row, col and channel.
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
