@@ -60,11 +60,7 @@ struct PanelStage {
 template <class T, int Rows>
 WEFT_INLINE void load_queries(u32 (&a)[4], u32 from, int step) {
   const int row = thread_id() / 32 * 16 + lane_id() % 16;
-  const u32 at = from + u32(step / 4 * Rows * 128) + swizzled(row, step % 4 * 2 + lane_id() / 16);
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(at)
-               : "memory");
+  load_matrices(a, from + u32(step / 4 * Rows * 128) + swizzled(row, step % 4 * 2 + lane_id() / 16));
 }
 
 /// The running softmax of one thread's two rows. Weights are 2^(factor * score).

@@ -223,8 +223,7 @@ struct StepFactors {
 template <class T, class W, bool Aligned>
 struct BlockColumns {
   using Of = WeightPairs<T, W::Bits>;
-  static constexpr bool twins = false;
-  static constexpr int span = ring_row * 8 / W::Bits, unit = 32 / W::Bits, words = unit / 2,
+  static constexpr int matrices = 1, span = ring_row * 8 / W::Bits, unit = 32 / W::Bits, words = unit / 2,
                        count = tasks::ring_factors(W::Bits, W::Block);
   using Scales = StepFactors<typename W::Scale, count, Aligned>;
   using Zeros = StepFactors<u8, count, Aligned>;

@@ -5,7 +5,7 @@
 /// the previous launch ends. The rows stay in shared memory.
 ///
 /// A task is 16 columns of weights, and the waves of a block divide k. In a step, a wave multiplies 128 bytes of each
-/// column. Weights are a type W as `DenseColumns` below or `BlockWeights` of block_dot_gpu.h.
+/// column. Weights are of a type W such as `DenseColumns` below or `BlockColumns` of block_dot_gpu.h.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -17,32 +17,18 @@ namespace weft::kernel {
 /// a and of column l / 4 of b.
 template <class T>
 WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (is_same<T, f16>) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-/// Loads four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8, and gets word l % 4
-/// of row l / 4 of each matrix.
-WEFT_INLINE void load_matrices(u32 (&words)[4], u32 shared) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared));
+  if constexpr (is_same<T, f16>) WEFT_MMA_M16N8("m16n8k16.row.col.f32.f16.f16.f32", "f", c, a, b0, b1);
+  else WEFT_MMA_M16N8("m16n8k16.row.col.f32.bf16.bf16.f32", "f", c, a, b0, b1);
 }
 /// Makes what the lanes of a wave wrote to shared memory visible to the whole wave.
 WEFT_INLINE void sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
-/// Columns of weights of a task, bytes of each column in a step, and their pieces of 16 bytes.
-inline constexpr int ring_columns = tasks::ring_columns, ring_row = tasks::ring_row_bytes, ring_pieces = ring_row / 16;
+using tasks::ring_columns;
+/// Bytes of a column of weights in a step, and their pieces of 16 bytes.
+inline constexpr int ring_row = tasks::ring_row_bytes, ring_pieces = ring_row / 16;
 
-/// Returns the address of the pieces `p` and `p + 1` of 16 columns for load_matrices, relative to that of piece 0 and 1
-/// combined by XOR: each lane's row of the matrices (columns 0 to 7, then 8 to 15, of each piece), swizzled.
+/// Returns the offset in a slot that this lane passes to load_matrices for pieces 0 and 1 of 16 columns: the matrices are
+/// columns 0 to 7 and 8 to 15 of piece 0, then of piece 1. XOR with 16 * p gives the offset for pieces p and p + 1, p even.
 WEFT_INLINE u32 ring_read_at() {
   const int lane = lane_id(), column = lane % 8 + lane / 8 % 2 * 8;
   return u32(column * ring_row + ((lane / 16) ^ (column % 8)) * 16);
@@ -52,13 +38,13 @@ WEFT_INLINE u32 ring_read_at() {
 template <class T, class B>
 struct DenseColumns {
   static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
-  static constexpr bool twins = matrices_of<B> == 2;
+  static constexpr int matrices = matrices_of<B>;
   struct Factors {};
   const B& b;
   i64 k;
 
   WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
-    if constexpr (!twins) return (const WEFT_GLOBAL u8*)b.row(0, task * ring_columns + c);
+    if constexpr (matrices == 1) return (const WEFT_GLOBAL u8*)b.row(0, task * ring_columns + c);
     else if (c < 8) return (const WEFT_GLOBAL u8*)b.first.row(0, task * 8 + c);
     else return (const WEFT_GLOBAL u8*)b.second.row(0, task * 8 + c - 8);
   }
@@ -94,8 +80,8 @@ struct WeightRing {
   /// Returns the number of this wave's step among the steps of a task.
   WEFT_INLINE i64 position(int step) const { return i64(step) * Waves + wave; }
   WEFT_INLINE int columns_of(i64 task) const {
-    constexpr int most = W::twins ? ring_columns / 2 : ring_columns;
-    return int(least(n - task * most, most));
+    constexpr int outputs = tasks::ring_outputs(W::matrices);
+    return int(least(n - task * outputs, outputs));
   }
   /// Starts to copy the next step to a slot.
   WEFT_INLINE void start(int slot) {
@@ -104,7 +90,7 @@ struct WeightRing {
       const u32 to = shared + u32(slot * W::slot_bytes);
       const i64 at = position(step) * ring_row + piece * 16;
       WEFT_UNROLL for (int c = 0; c < ring_columns; c += 4) {  // swizzled: eight columns use different banks
-        const int column = row + c, of_matrix = W::twins ? column % 8 : column;
+        const int column = row + c, of_matrix = column % tasks::ring_outputs(W::matrices);
         copy_async_to(to + u32(column * ring_row + (piece ^ (column % 8)) * 16), weights.column(task, column) + at,
                       at < weights.row_bytes() && of_matrix < count ? 16 : 0);
       }
@@ -116,7 +102,7 @@ struct WeightRing {
 };
 
 /// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block call it.
-template <class T, int Rows, class L, class A>
+template <int Rows, class L, class A>
 WEFT_INLINE void inverse_norms(const L&, f32 (&inverse)[Rows], const A& a, i64 row0, int count, i64 k,
                                Shared<f32> sums) {
   constexpr int waves = L::threads / wave_size, V = 8;
@@ -148,7 +134,7 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
                            int count, i64 k_end, Shared<f32> sums) {
   constexpr int unit = W::unit, units = W::span / unit, words = unit / 2, all = Steps * Rows * units, at_once = 4;
   f32 inverse[Rows] = {};
-  if constexpr (is_normed<A>) inverse_norms<T>(launch, inverse, a, row0, count, k_end, sums);
+  if constexpr (is_normed<A>) inverse_norms(launch, inverse, a, row0, count, k_end, sums);
   WEFT_NO_UNROLL for (int first = lane_id(); first < all; first += at_once * wave_size) {
     Vec<u32, words> x[at_once] = {};
     WEFT_UNROLL for (int i = 0; i < at_once; i++) {
@@ -179,7 +165,7 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
 /// useful.
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
-  constexpr int waves = L::threads / wave_size, outputs = W::twins ? ring_columns / 2 : ring_columns;
+  constexpr int waves = L::threads / wave_size, outputs = tasks::ring_outputs(W::matrices);
   const int lane = lane_id(), quarter = lane % 4, eighth = lane / 4;
   const i64 groups = ceil_div(s.m, Rows);  // groups of rows; a thread block multiplies one of them
   const auto [first, group] = groups == 1 ? Division{launch.block(), 0} : divide_index(launch.block(), groups);
@@ -217,15 +203,15 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
     }
     side ^= 1;
     barrier();
-    constexpr int lanes = W::twins ? 1 : 2;
+    constexpr int lanes = tasks::ring_lanes(W::matrices);
     const int row = thread_id() / 8, at = thread_id() % 8 * lanes;
     const i64 column = task * outputs + at;
     if (row >= rows || column >= s.n) continue;
     f32 sum[2] = {};
     WEFT_UNROLL for (int i = 0; i < 2 * waves; i++) {
-      sum[i % 2] += all[(i / 2 * ring_columns + at + i % 2 * (W::twins ? 8 : 1)) * Rows + row];
+      sum[i % 2] += all[(i / 2 * ring_columns + at + i % 2 * (W::matrices == 2 ? 8 : 1)) * Rows + row];
     }
-    if constexpr (W::twins) {
+    if constexpr (W::matrices == 2) {
       store(i64(0), row0 + row, column, Vec<f32, 1>{sum[0]}, Vec<f32, 1>{sum[1]}, Full{});
     } else if (column + 1 < s.n) {
       store(i64(0), row0 + row, column, Vec<f32, 2>{sum[0], sum[1]}, Full{});

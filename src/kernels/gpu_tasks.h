@@ -80,6 +80,9 @@ constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 
 /// gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and bytes of a column in a step
 /// of a wave.
 inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;
+/// Return the columns of results of a task, for one matrix or two side by side, and of a call of the epilogue.
+constexpr int ring_outputs(int matrices) { return ring_columns / matrices; }
+constexpr int ring_lanes(int matrices) { return 2 / matrices; }
 /// Returns the scales of a column in a step.
 constexpr int ring_factors(int weight_bits, i64 block) {
   return int(at_least(ring_row_bytes * 8 / weight_bits / block, 1));

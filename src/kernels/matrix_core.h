@@ -246,6 +246,20 @@ WEFT_INLINE int cluster_rank_of() {
   else return 0;
 }
 
+/// Loads four matrices of 8 rows of 16 bytes. Lane l passes the address of row l % 8 of matrix l / 8, a multiple of 16,
+/// and gets word l % 4 of row l / 4 of each matrix.
+WEFT_INLINE void load_matrices(u32 (&words)[4], u32 shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared)
+               : "memory");
+}
+/// Adds a product to the four sums c by one mma.sync m16n8; a has 4 words.
+#define WEFT_MMA_M16N8(instruction, register, c, a, b0, b1)                                             \
+  asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"    \
+               : "+" register((c)[0]), "+" register((c)[1]), "+" register((c)[2]), "+" register((c)[3]) \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
+
 /// Two instructions mma.sync m16n8 side by side. Operands are held in 32-bit words (2 f16 or 4 i8, neighbours along k).
 /// Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8. Of each row it holds 2 sums per instruction.
 template <class Element, class Sum>
@@ -265,32 +279,21 @@ struct MmaSync {
   };
   static WEFT_INLINE int row(int i) { return lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return lane_id() % 4 * 2 + i % 2 + i / 4 * 8; }
-  /// Loads four 8 x 16-byte matrices at once; lane l passes the address of row l % 8 of matrix l / 8. Rows begin on
-  /// multiples of 16 bytes.
-  static WEFT_INLINE void load_matrices(u32 (&w)[4], const WEFT_SHARED_SPACE T* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-  }
   static WEFT_INLINE A load_a(const WEFT_SHARED_SPACE T* p, int stride) {
     A a;
-    load_matrices(a.w, p + lane_id() % 16 * stride + lane_id() / 16 * (4 * per));
+    load_matrices(a.w, shared_address(p + lane_id() % 16 * stride + lane_id() / 16 * (4 * per)));
     return a;
   }
   static WEFT_INLINE B load_b(const WEFT_SHARED_SPACE T* p, int stride) {
     B b;
-    load_matrices(b.w, p + (lane_id() % 8 + lane_id() / 16 * 8) * stride + lane_id() / 8 % 2 * (4 * per));
+    load_matrices(b.w,
+                  shared_address(p + (lane_id() % 8 + lane_id() / 16 * 8) * stride + lane_id() / 8 % 2 * (4 * per)));
     return b;
   }
 };
-#define WEFT_MMA(instruction, register)                                                                       \
-  WEFT_UNROLL for (int h = 0; h < 2; h++) {                                                                   \
-    asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"        \
-                 : "+" register(c.v[4 * h]), "+" register(c.v[4 * h + 1]), "+" register(c.v[4 * h + 2]),      \
-                   "+" register(c.v[4 * h + 3])                                                               \
-                 : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[2 * h]), "r"(b.w[2 * h + 1])); \
-  }
+#define WEFT_MMA(instruction, register)   \
+  WEFT_UNROLL for (int h = 0; h < 2; h++) \
+      WEFT_MMA_M16N8(instruction, register, c.v + 4 * h, a.w, b.w[2 * h], b.w[2 * h + 1]);
 template <>
 struct MatrixCore<f16> : MmaSync<f16, f32> {
   static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k16.row.col.f32.f16.f16.f32", "f") }

@@ -109,7 +109,7 @@ struct StepVariant {
 /// One launch of a kernel on the step's buffers and sizes.
 struct LaunchStep {
   KernelId kernel = {};
-  Dim blocks = 0;                    ///< GPU: number of blocks with work; any other number gives the same results
+  Dim blocks = 0;                    ///< GPU: number of blocks with work; most kernels allow any number
   Dim work = 0;                      ///< GPU: an amount of work that grows with the sizes; it selects the variant
   Table<StepVariant> variants = {};  ///< ordered by `from`
   bool is_spare = false;             ///< GPU: launched only if the library refused the work of the step before

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t max_block_rows = 64;   // the most rows for block_few; for more, tiles are faster
+constexpr int64_t max_block_rows = 64;   // the most rows for gemv_ring; for more, tiles are faster
 constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
 /// Returns x in its stored type with stride 1 along k and one stride between rows; copies if necessary.
@@ -93,7 +93,7 @@ std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruc
       .threads = shape->threads,
       .shared_bytes = shape->shared_bytes,
       .occupancy = 2,
-      .lanes = 2,
+      .lanes = tasks::ring_lanes(1),
       .waits = ahead};
 }
 
@@ -196,10 +196,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   PlanStep step = launch(choices.front().kernel);
   std::string reason = cat("packed weights, ", choices.front().kernel.reason);
   for (size_t i = 1; i < choices.size(); ++i) {
-    PlanStep other = launch(choices[i].kernel);
-    LaunchStep& variant = launch_of(other);
-    launch_of(step).variants.push_back(
-        {variant.kernel, std::move(other.sizes), std::move(variant.blocks), choices[i].from});
+    add_variant(step, launch(choices[i].kernel), choices[i].from);
     reason += cat("; from ", choices[i].from, " rows on ", choices[i].kernel.reason);
   }
   if (choices.size() > 1) launch_of(step).work = m;

@@ -86,7 +86,7 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
                                     int64_t at_once) {
   const GpuModel& gpu = lowering.gpu();
   if (gpu.matrix != MatrixUnit::mma) return std::nullopt;
-  const int most = gpu.warp_groups ? 227 * 1024 : 99 * 1024, half = most / 2 - 1024;
+  const int most = gpu.warp_groups ? hopper_shared_bytes : 99 * 1024, half = most / 2 - 1024;
   const int64_t span = tasks::ring_row_bytes * 8 / weights.bits;
   RingShape shape{.threads = weights.k <= 4 * span ? 128 : 256};
   shape.steps = tasks::ring_steps(shape.threads, weights.bits, weights.k);
@@ -100,7 +100,7 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
   // Measured on an H200. A block that leaves room for one of the next launch lets that launch load weights early, which
   // is best for short products. In long ones, two blocks on a unit hide the unpacking of narrow weights; wide ones need
   // more steps in flight.
-  const int outputs = tasks::ring_columns / weights.matrices;
+  const int outputs = tasks::ring_outputs(weights.matrices);
   Dim groups = ceildiv(m, shape.rows), all = ceildiv(weights.n, outputs) * groups;
   bool is_long = typical_size(all) * shape.steps > int64_t{8} * lowering.compute_units(),
        is_doubled = is_long && weights.bits < 16 && shared() <= half;

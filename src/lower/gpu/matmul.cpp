@@ -133,7 +133,7 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
                        .threads = shape->threads,
                        .shared = shape->shared_bytes,
                        .occupancy = 2,
-                       .columns = 2 / matrices,
+                       .columns = tasks::ring_lanes(matrices),
                        .waits_itself = p.ahead,
                        .reason = "few rows: read B once, on the matrix unit"};
 }

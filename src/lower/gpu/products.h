@@ -41,6 +41,8 @@ struct GemvShape {
 };
 /// Chooses the shape of a GEMV kernel for B of n x k; a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
+/// Bytes of shared memory of a compute unit of a Hopper GPU, which one block may use whole.
+inline constexpr int hopper_shared_bytes = 227 * 1024;
 /// Template arguments and launch of kernels/gemv_mma.h.
 struct RingShape {
   int rows = 1, stages = 3, steps = 1, threads = tasks::block_threads, shared_bytes = 0;
@@ -84,6 +86,8 @@ struct TileChoice {
   Dim work = 0;                     ///< for symbolic sizes: `tile` serves work below larger.front().from
   std::vector<Larger> larger = {};  ///< sorted by `from`
 };
+/// Adds the launch `other` to `step`, of the same operands, as its variant for work from `from` on.
+void add_variant(PlanStep& step, PlanStep other, int64_t from);
 /// Gives `step` another launch for each larger tile; `launch` makes that launch for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);

@@ -71,7 +71,7 @@ struct TileCosts {
 /// Returns how many blocks with this tile a compute unit of a Hopper GPU runs at once.
 int hopper_blocks_of_unit(const BlockTile& t, DType type) {
   int most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
-  return std::clamp(227 * 1024 / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
+  return std::clamp(hopper_shared_bytes / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
 }
 
 /// Estimates the cycles of a product with this tile on a Hopper GPU, from three limits: matrix unit, L2 bandwidth,
@@ -233,16 +233,16 @@ int64_t typical_size(const Dim& size, int64_t each) {
   return size.evaluate([&](const Symbol& s) { return std::clamp(each, std::max<int64_t>(s.min, 1), s.max); });
 }
 
+void add_variant(PlanStep& step, PlanStep other, int64_t from) {
+  LaunchStep& variant = launch_of(other);
+  check(other.buffers == step.buffers && other.sizes.size() == step.sizes.size(), "variants take the same operands");
+  launch_of(step).variants.push_back({variant.kernel, std::move(other.sizes), std::move(variant.blocks), from});
+}
+
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch) {
-  LaunchStep& own = launch_of(step);
-  for (const TileChoice::Larger& larger : choice.larger) {
-    PlanStep other = launch(larger.tile);
-    LaunchStep& variant = launch_of(other);
-    check(other.buffers == step.buffers && other.sizes.size() == step.sizes.size(), "all tiles take the same operands");
-    own.variants.push_back({variant.kernel, std::move(other.sizes), std::move(variant.blocks), larger.from});
-  }
-  if (!own.variants.empty()) own.work = choice.work;
+  for (const TileChoice::Larger& larger : choice.larger) add_variant(step, launch(larger.tile), larger.from);
+  if (LaunchStep& own = launch_of(step); !own.variants.empty()) own.work = choice.work;
   return step;
 }
 
