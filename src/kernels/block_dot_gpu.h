@@ -261,11 +261,15 @@ struct BlockColumns {
   WEFT_INLINE static X in_order(X x) {
     return Of::in_pair_order(x);
   }
+  template <int Rows>
+  WEFT_INLINE static int place(int unit, int row) {
+    return (unit / 4 * Rows + row) * 4 + unit % 4;
+  }
   template <class Float, int Rows>
   WEFT_INLINE void multiply(f32 (&total)[4], u32 slot, u32 rows, int last_row, const Factors& factors) const {
     const int quarter = lane_id() % 4, row = int(least(lane_id() / 4, last_row));
     const u32 read_at = slot + ring_read_at();
-    const auto x_at = (Shared<u32>)(WEFT_SHARED_SPACE char*)u64(rows) + (quarter * Rows + row) * words;
+    const auto x_at = (Shared<u32>)(WEFT_SHARED_SPACE char*)u64(rows) + (row * 4 + quarter) * words;
     constexpr int per_factor = ring_pieces / count;
     u32 held[4];
     WEFT_UNROLL for (int f = 0; f < count; f++) {

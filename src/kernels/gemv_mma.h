@@ -13,13 +13,6 @@
 #ifdef WEFT_MMA
 namespace weft::kernel {
 
-/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8 of
-/// a and of column l / 4 of b.
-template <class T>
-WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (is_same<T, f16>) WEFT_MMA_M16N8("m16n8k16.row.col.f32.f16.f16.f32", "f", c, a, b0, b1);
-  else WEFT_MMA_M16N8("m16n8k16.row.col.f32.bf16.bf16.f32", "f", c, a, b0, b1);
-}
 /// Makes what the lanes of a wave wrote to shared memory visible to the whole wave.
 WEFT_INLINE void sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
@@ -53,6 +46,11 @@ struct DenseColumns {
   WEFT_INLINE Factors load_factors(i64, int, i64) const { return {}; }
   WEFT_INLINE void read_factors(Factors&, u32) const {}
   WEFT_INLINE static Vec<u32, 4> in_order(Vec<u32, 4> x) { return x; }
+  /// Returns the place of a unit of a row among the units of a step.
+  template <int Rows>
+  WEFT_INLINE static int place(int unit, int row) {
+    return unit * Rows + row;
+  }
   /// Adds the products of a step to `total`. `rows`: the rows' pieces of this step, `Rows` after each other.
   template <class Float, int Rows>
   WEFT_INLINE void multiply(f32 (&total)[4], u32 slot, u32 rows, int last_row, const Factors&) const {
@@ -101,60 +99,65 @@ struct WeightRing {
   }
 };
 
-/// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block call it.
-template <int Rows, class L, class A>
-WEFT_INLINE void inverse_norms(const L&, f32 (&inverse)[Rows], const A& a, i64 row0, int count, i64 k,
-                               Shared<f32> sums) {
-  constexpr int waves = L::threads / wave_size, V = 8;
-  WEFT_UNROLL for (int r = 0; r < Rows; r++) {
-    f32 sum = 0;
-    if (r < count) {
-      const auto row = a.row(0, row0 + r);
-      WEFT_NO_UNROLL for (i64 at = thread_id() * V; at < k; at += L::threads * V) {
-        const auto x = convert<f32>(load_whole<V>(row + at, Full{}));
-        WEFT_UNROLL for (int i = 0; i < V; i++) sum += x[i] * x[i];
-      }
-    }
-    WEFT_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
-    if (lane_id() == 0) sums[thread_id() / wave_size * Rows + r] = sum;
+/// Returns 1 / sqrt(mean(x^2) + epsilon) of the row to which this lane's elements belong. `squares`: the sum of their
+/// squares. Lane l has elements of row l / 8 % Rows. All threads of the block call it.
+template <int Rows, class L>
+WEFT_INLINE f32 inverse_norm(const L&, f32 squares, i64 k, f32 epsilon, Shared<f32> sums) {
+  const int row = lane_id() / 8 % Rows;
+  WEFT_UNROLL for (int mask = 1; mask < wave_size; mask *= 2) {
+    if (mask < 8 || mask >= 8 * Rows) squares += shuffle_xor(squares, mask);
   }
+  if (lane_id() == row * 8) sums[thread_id() / wave_size * Rows + row] = squares;
   barrier();
-  WEFT_UNROLL for (int r = 0; r < Rows; r++) {
-    f32 sum = 0;
-    WEFT_UNROLL for (int w = 0; w < waves; w++) sum += sums[w * Rows + r];
-    inverse[r] = rsqrt(sum / f32(k) + a.epsilon);
-  }
-  barrier();
+  f32 sum = 0;
+  WEFT_UNROLL for (int w = 0; w < L::threads / wave_size; w++) sum += sums[w * Rows + row];
+  return rsqrt(sum / f32(k) + epsilon);
 }
 
-/// Copies this wave's part of rows [row0, row0 + count) to shared memory, in pieces of `W::unit` elements: of each piece
-/// all rows, then the next piece.
+/// Copies this wave's part of rows [row0, row0 + count) to shared memory, in units of `W::unit` elements at W::place.
+/// Normed rows stay in registers until their norms are known.
 template <class T, int Rows, int Steps, class L, class W, class Ring, class A>
 WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ring& ring, const A& a, i64 row0,
                            int count, i64 k_end, Shared<f32> sums) {
-  constexpr int unit = W::unit, units = W::span / unit, words = unit / 2, all = Steps * Rows * units, at_once = 4;
-  f32 inverse[Rows] = {};
-  if constexpr (is_normed<A>) inverse_norms(launch, inverse, a, row0, count, k_end, sums);
-  WEFT_NO_UNROLL for (int first = lane_id(); first < all; first += at_once * wave_size) {
-    Vec<u32, words> x[at_once] = {};
+  constexpr int unit = W::unit, units = W::span / unit, all = Steps * Rows * units;
+  constexpr bool normed = is_normed<A>;
+  constexpr int at_once = normed ? int(ceil_div(all, wave_size)) : 4;
+  constexpr bool early_gain = normed && at_once <= 4;  // while registers last
+  static_assert(!normed || (units == 8 && Rows <= 4));
+  WEFT_NO_UNROLL for (int first = 0; first < all; first += at_once * wave_size) {
+    Vec<T, unit> x[at_once] = {};
+    Vec<f32, unit> gain[early_gain ? at_once : 1] = {};
+    f32 squares = 0;
+    const auto k_of = [&](int i) WEFT_LAMBDA {
+      const int at = first + lane_id() + i * wave_size;
+      return ring.position(at / units / Rows) * W::span + at % units * unit;
+    };
     WEFT_UNROLL for (int i = 0; i < at_once; i++) {
-      const int at = first + i * wave_size, piece = at % units, r = at / units % Rows, step = at / units / Rows;
-      const i64 k = ring.position(step) * W::span + piece * unit;
+      const int at = first + lane_id() + i * wave_size, r = at / units % Rows;
+      const i64 k = k_of(i);
       if (at >= all || k >= k_end || r >= count) continue;
-      const auto values = load_whole<unit>(a.row(0, row0 + r) + k, Full{});
-      if constexpr (is_normed<A>) {
-        f32 by = 0;
-        WEFT_UNROLL for (int j = 0; j < Rows; j++) by = r == j ? inverse[j] : by;
-        const auto normed = convert<f32>(values) * by * convert<f32>(load_whole<unit>(a.gain + k, Full{}));
-        x[i] = __builtin_bit_cast(Vec<u32, words>, convert<T>(normed));
-      } else {
-        x[i] = __builtin_bit_cast(Vec<u32, words>, values);
+      x[i] = load_whole<unit>(a.row(0, row0 + r) + k, Full{});
+      if constexpr (early_gain) gain[i] = convert<f32>(load_whole<unit>(a.gain + k, Full{}));
+    }
+    if constexpr (normed) {
+      WEFT_UNROLL for (int i = 0; i < at_once; i++) {
+        const auto wide = convert<f32>(x[i]);
+        WEFT_UNROLL for (int j = 0; j < unit; j++) squares += wide[j] * wide[j];
+      }
+      const f32 by = inverse_norm<Rows>(launch, squares, k_end, a.epsilon, sums);
+      WEFT_UNROLL for (int i = 0; i < at_once; i++) {
+        if constexpr (!early_gain) {
+          const i64 k = k_of(i);
+          gain[0] = k < k_end ? convert<f32>(load_whole<unit>(a.gain + k, Full{})) : Vec<f32, unit>{};
+        }
+        x[i] = convert<T>(convert<f32>(x[i]) * by * gain[early_gain ? i : 0]);
       }
     }
     WEFT_UNROLL for (int i = 0; i < at_once; i++) {
-      const int at = first + i * wave_size, piece = at % units, r = at / units % Rows, step = at / units / Rows;
+      const int at = first + lane_id() + i * wave_size, step = at / units / Rows;
       if (at >= all) continue;
-      *(WEFT_SHARED_SPACE Vec<u32, words>*)(to + ((step * units + piece) * Rows + r) * unit * 2) = W::in_order(x[i]);
+      const auto place = to + (step * units * Rows + W::template place<Rows>(at % units, at / units % Rows)) * unit * 2;
+      *(WEFT_SHARED_SPACE Vec<u32, unit / 2>*)place = W::in_order(__builtin_bit_cast(Vec<u32, unit / 2>, x[i]));
     }
   }
 }
@@ -179,7 +182,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
       (WEFT_SHARED_SPACE char*)(sums + 2 * waves * ring_columns * Rows) + ring.wave * (Steps * Rows * W::span * 2);
   WEFT_UNROLL for (int i = 0; i + 1 < Stages; i++) ring.start(i);
   if constexpr (Ahead) wait_for_inputs();
-  copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums);
+  copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums + waves * ring_columns * Rows);
 
   int slot = 0, side = 0;
   for (i64 task = first; task * outputs < s.n; task += next) {

@@ -119,13 +119,13 @@ struct ProductKernel {
   TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
-/// Returns the GEMV on NVIDIA's matrix unit; nothing if it does not apply.
-std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices) {
-  constexpr int64_t least_k = 512;
+/// Returns the GEMV on NVIDIA's matrix unit; nothing if it does not apply. Normed rows must fit registers.
+std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
+  constexpr int64_t least_k = 512, most_normed = 32;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
   if (!is_16_bits || !known_equal(p.batch, 1) || !p.k.is_constant() || p.k.value() < least_k) return std::nullopt;
   auto shape = ring_shape(lowering, {.n = p.n, .k = p.k.value(), .matrices = matrices}, p.m, p.m.value());
-  if (!shape) return std::nullopt;
+  if (!shape || (normed && shape->steps * shape->rows > most_normed)) return std::nullopt;
   return ProductKernel{.header = "gemv_mma.h",
                        .call = cat("gemv_mma<", kernel_type(p.type), ", ", shape->rows, ", ", shape->stages, ", ",
                                    shape->steps, ", ", p.ahead, ">"),
@@ -139,10 +139,11 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
 }
 
 /// Returns the gemv kernel for up to four rows of direct operands, bound by reading B; nothing for other products.
-std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
+std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1,
+                                         bool normed = false) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
-  if (auto kernel = ring_kernel(lowering, p, matrices)) return kernel;
+  if (auto kernel = ring_kernel(lowering, p, matrices, normed)) return kernel;
   GemvShape f = gemv_shape(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
                            tasks::vector_bits / bits(p.type));
   int columns = f.columns / matrices;
@@ -275,7 +276,8 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   if (!is_direct(p.a, 0, row_stride(p), p.a.strides.back(), type))
     p.a = lowering.copy_of(p.a, rows, "a product of few rows reads them as they are multiplied", type);
   int count = static_cast<int>(dots.size());
-  auto main = gemv_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = true}, count);
+  auto main = gemv_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = true}, count,
+                          norm.has_value());
   check(main && p.batch_axes == 0, "only products of few rows take in others");
 
   KernelBuilder kernel(main->header);
