@@ -242,9 +242,10 @@ template <int Buffers = 16, int Threads = 256>
 struct Launch {
   DeviceArgs<Buffers> args;
   static constexpr int threads = Threads;
-  /// Return the number of this block, and the number of blocks.
+  /// Return the number of this block, the number of blocks, and the number of this thread in the block.
   static WEFT_INLINE i64 block();
   static WEFT_INLINE i64 blocks();
+  static WEFT_INLINE int thread();
 };
 
 inline constexpr int wave_size = WEFT_WAVE;
@@ -286,19 +287,24 @@ template <int Buffers, int Threads>
 WEFT_INLINE i64 Launch<Buffers, Threads>::blocks() {
   return block_count(Threads);
 }
+template <int Buffers, int Threads>
+WEFT_INLINE int Launch<Buffers, Threads>::thread() {
+  return thread_id();
+}
 /// One of several kernels that share a launch. Its buffers and sizes begin at `first_buffer` and `first_size`. Of its
-/// `count` blocks, this block is number `at`.
-template <class Whole>
+/// `count` blocks, these threads run number `at`. A thread block may run several such blocks of `Threads` threads.
+template <class Whole, int Threads>
 struct LaunchPart {
   const Whole& whole;
   int first_buffer, first_size;
   i64 at, count;
-  static constexpr int threads = Whole::threads;
+  static constexpr int threads = Threads;
   WEFT_INLINE i64 block() const { return at; }
   WEFT_INLINE i64 blocks() const { return count; }
+  WEFT_INLINE int thread() const { return Threads == Whole::threads ? thread_id() : thread_id() % Threads; }
 };
-template <class L>
-WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int first_size, i64 at, i64 count) {
+template <int Threads, class L>
+WEFT_INLINE LaunchPart<L, Threads> launch_part(const L& whole, int first_buffer, int first_size, i64 at, i64 count) {
   return {whole, first_buffer, first_size, at, count};
 }
 
@@ -312,6 +318,7 @@ struct LaunchChoice {
   static constexpr int threads = Whole::threads;
   WEFT_INLINE i64 block() const { return at; }
   WEFT_INLINE i64 blocks() const { return size_at(whole, part); }
+  WEFT_INLINE int thread() const { return thread_id(); }
 };
 /// Runs body(LaunchChoice) for the part that this block belongs to.
 template <int Parts, int Buffers, int Sizes, class L, class Body>
@@ -348,7 +355,7 @@ WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
 template <class L, class Body>
 WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
   for_tasks(launch, ceil_div(total, launch.threads), [&](i64 task) WEFT_LAMBDA {
-    const i64 item = task * launch.threads + thread_id();
+    const i64 item = task * launch.threads + launch.thread();
     if (item < total) body(item);
   });
 }
@@ -364,16 +371,16 @@ template <class L>
 WEFT_INLINE const auto& checks(const L& launch) {
   return launch.args;
 }
-template <class Whole>
-WEFT_INLINE i64 size_at(const LaunchPart<Whole>& part, int i) {
+template <class Whole, int Threads>
+WEFT_INLINE i64 size_at(const LaunchPart<Whole, Threads>& part, int i) {
   return size_at(part.whole, part.first_size + i);
 }
-template <class Whole>
-WEFT_INLINE void* buffer_at(const LaunchPart<Whole>& part, int i) {
+template <class Whole, int Threads>
+WEFT_INLINE void* buffer_at(const LaunchPart<Whole, Threads>& part, int i) {
   return buffer_at(part.whole, part.first_buffer + i);
 }
-template <class Whole>
-WEFT_INLINE const auto& checks(const LaunchPart<Whole>& part) {
+template <class Whole, int Threads>
+WEFT_INLINE const auto& checks(const LaunchPart<Whole, Threads>& part) {
   return part.whole.args;
 }
 

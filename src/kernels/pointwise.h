@@ -148,7 +148,7 @@ WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& bo
   constexpr int block = L::threads * AtOnce;
   const i64 cols = s.size[Rank - 1], per_row = ceil_div(cols, N), chunks = row_count(s) * per_row;
   for_tasks(launch, ceil_div(chunks, block), [&](i64 task) WEFT_LAMBDA {
-    const i64 first = task * block + thread_id();
+    const i64 first = task * block + launch.thread();
     if (AtOnce > 1 && cols % N == 0 && (task + 1) * block <= chunks) {
       WEFT_UNROLL for (int i = 0; i < AtOnce; i++) body(chunk_coords<N>(s, first + i * L::threads, per_row), Full{});
       return;

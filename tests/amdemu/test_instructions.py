@@ -184,6 +184,7 @@ TWO = {  # name: (types of the result and of both operands, formula)
     "v_mul_hi_u32": (U, U, U, lambda a, b: (a.astype(u64) * b >> u64(32))), "v_mul_hi_i32": (I, I, I, wide(lambda a, b: a * b >> 32, i32)),
     "v_mul_u32_u24": (U, U, U, lambda a, b: low24(a) * low24(b)), "v_mul_i32_i24": (U, U, U, lambda a, b: signed24(a) * signed24(b)),
     "v_mul_hi_u32_u24": (U, U, U, lambda a, b: low24(a) * low24(b) >> 32),
+    "v_mul_hi_i32_i24": (U, U, U, lambda a, b: signed24(a) * signed24(b) >> 32),
     "v_and_b32": (U, U, U, lambda a, b: a & b), "v_or_b32": (U, U, U, lambda a, b: a | b), "v_xor_b32": (U, U, U, lambda a, b: a ^ b),
     "v_xnor_b32": (U, U, U, lambda a, b: ~(a ^ b)), "v_lshlrev_b32": (U, U, U, lambda a, b: b << (a & 31)),
     "v_lshrrev_b32": (U, U, U, lambda a, b: b >> (a & 31)), "v_ashrrev_i32": (I, U, I, lambda a, b: b >> (a & 31).astype(i32)),

@@ -311,13 +311,15 @@ TEST_CASE("gpu: a variant for less work is not launched for more, if work shrink
 }
 
 /// Returns a plan of steps: each step reads some buffers and writes the last buffer of its list.
-Plan steps_over(const std::vector<std::vector<int>>& steps) {
+Plan steps_over(const std::vector<std::vector<int>>& steps, const Dim& blocks = 8) {
   Plan plan;
   plan.buffers.resize(8);
-  plan.kernels = {{.name = "k_1", .code = "#include \"pointwise.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n"}};
+  plan.kernels = {{.name = "k_1",
+                   .code = "#include \"pointwise.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n"
+                           "  const i64 s0 = WEFT_SIZE(0);\n}\n"}};
   plan.sizes = {4};
   for (const auto& buffers : steps)
-    plan.steps.push_back({.action = LaunchStep{.kernel = KernelId(0), .blocks = 4},
+    plan.steps.push_back({.action = LaunchStep{.kernel = KernelId(0), .blocks = blocks},
                           .buffers = ids<PlanBuffer>(buffers),
                           .sizes = {SizeId(0)},
                           .outputs = {BufferId(buffers.back())}});
@@ -334,7 +336,50 @@ TEST_CASE("gpu: small kernels that do not depend on each other are one launch") 
   CHECK(plan.steps.at(1).buffers == ids<PlanBuffer>({1, 3, 0, 4}));
   CHECK(launch_of(plan.steps.at(0)).kernel == launch_of(plan.steps.at(1)).kernel);
   REQUIRE(plan.kernels.size() == 1);
-  CHECK(plan.kernels.at(0).code.find("WEFT_KERNEL_PART(k_1)") != std::string::npos);
+  CHECK(plan.kernels.at(0).code.find("WEFT_KERNEL_PART(k_1_0)") != std::string::npos);
+  CHECK(plan.kernels.at(0).code.find("constexpr i64 s0 = 4;") != std::string::npos);
+}
+
+TEST_CASE("gpu: one thread block runs small kernels that depend on each other, in stages") {
+  // The third step reads the first's result. The last one reads nothing that is written: it goes where there is room.
+  Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}}, 2);
+  merge_launches(plan);
+  REQUIRE(plan.steps.size() == 1);
+  CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 1, 3, 0, 4}));
+  CHECK(launch_of(plan.steps.at(0)).blocks == 1);
+  REQUIRE(plan.kernels.size() == 1);
+  const PlanKernel& kernel = plan.kernels.at(0);
+  CHECK(kernel.threads == 1024);
+  CHECK(kernel.code.find("  barrier();\n") == kernel.code.rfind("  barrier();\n"));
+  size_t barrier = kernel.code.find("  barrier();\n");
+  auto calls = [&](std::string_view code) {
+    size_t count = 0;
+    for (size_t at = code.find("launch_part"); at != code.npos; at = code.find("launch_part", at + 1)) ++count;
+    return count;
+  };
+  REQUIRE(barrier != std::string::npos);
+  CHECK(calls(kernel.code.substr(0, barrier)) == 2);
+  CHECK(calls(kernel.code.substr(barrier)) == 2);
+}
+
+TEST_CASE("gpu: kernels that may be large do not run in one thread block") {
+  Plan plan = steps_over({{0, 1}, {1, 2}}, Dim::symbol({.name = "n", .min = 1, .max = 99}));
+  merge_launches(plan);
+  CHECK(plan.steps.size() == 2);
+  Plan few = steps_over({{0, 1}, {1, 2}}, Dim::symbol({.name = "n", .min = 1, .max = 4}));
+  merge_launches(few);
+  CHECK(few.steps.size() == 1);
+  CHECK(few.kernels.at(0).code.find("block < WEFT_SIZE(0)") != std::string::npos);
+}
+
+TEST_CASE("gpu: a merged launch reports faults of its kernels") {
+  for (int64_t blocks : {2, 8}) {
+    Plan plan = steps_over({{0, 1}, {0, 2}}, blocks);
+    plan.kernels.at(0).notes_faults = true;
+    merge_launches(plan);
+    REQUIRE(plan.kernels.size() == 1);
+    CHECK(plan.kernels.at(0).notes_faults);
+  }
 }
 
 TEST_CASE("gpu: products of one kernel that do not depend on each other are one launch") {
@@ -361,7 +406,7 @@ TEST_CASE("gpu: products with the same variants share one launch for each varian
   REQUIRE(plan.steps.size() == 2);  // the third step has no variant, so it is not merged
   const LaunchStep& both = launch_of(plan.steps.at(0));
   REQUIRE(both.variants.size() == 1);
-  CHECK(both.blocks == 8);
+  CHECK(both.blocks == 16);
   CHECK(both.variants.at(0).blocks == 18);
   CHECK(both.variants.at(0).from == 30);
   CHECK(both.variants.at(0).sizes.size() == plan.steps.at(0).sizes.size());

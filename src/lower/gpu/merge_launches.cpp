@@ -14,13 +14,24 @@ namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
 constexpr int64_t max_blocks = 1024;  // most blocks of a launch to merge, at typical sizes: larger launches gain little
+constexpr int64_t max_stage_blocks = 4;  // most blocks of a stage, at any sizes; together they make a block of threads
 
-/// Steps that become one launch.
+/// Steps that become one launch. Those of a stage are independent of each other. If there are several stages, one thread
+/// block runs the launch, with a barrier between stages.
 struct LaunchGroup {
-  std::vector<StepId> members = {};
+  struct Stage {
+    std::vector<StepId> members = {};
+    std::set<BufferId> read = {}, written = {}, written_apart = {};  // see PlanStep::writes_apart
+  };
+  std::vector<Stage> stages = {{}};
   bool may_grow = false;
   bool is_tiled = false;  ///< all members launch the same kernels; else: any small kernels
-  std::set<BufferId> read = {}, written = {}, written_apart = {};  // buffers; written_apart: see PlanStep::writes_apart
+
+  std::vector<StepId> members() const {
+    std::vector<StepId> all;
+    for (const Stage& stage : stages) all.insert(all.end(), stage.members.begin(), stage.members.end());
+    return all;
+  }
 };
 
 bool meets(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
@@ -70,47 +81,78 @@ class Merger {
     return i == StepId(0) || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(i);
   }
 
-  /// Adds the step to the last group that can take it, if the step is independent of this and all later groups; else
-  /// makes a new group.
+  /// Adds the step to the last group that can take it, if the step is independent of all later groups; else makes a new
+  /// group. A group can take a step that depends on it if one thread block can run both.
   void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = bool(plan_.steps[i].moves);
     size_t at = groups_.size();
     for (size_t seen = 0; at > first_ && seen < look_back; --at, ++seen) {
       LaunchGroup& group = groups_[at - 1];
-      if (depends(group, i)) break;
-      bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < max_parts;
-      if (may_take && (!is_tiled || launch_alike(launch_of(first_of(group)), launch_of(plan_.steps[i]))))
-        return add(group, i);
+      size_t stage = stage_after(group, i);
+      bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members().size() < max_parts;
+      if (may_take && is_tiled) may_take = launch_alike(launch_of(first_of(group)), launch_of(plan_.steps[i]));
+      if (stage == 0 && group.stages.size() == 1 && may_take) return add(group.stages[0], i);
+      if (may_take && !is_tiled) {
+        if (LaunchGroup::Stage* found = stage_with_room(group, stage, i)) return add(*found, i);
+      }
+      if (stage > 0) break;
     }
     // A step that moves an operand to its result goes early, so that later steps can join groups after it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
-    add(*groups_.insert(where, LaunchGroup{.may_grow = may_join, .is_tiled = is_tiled}), i);
+    add(groups_.insert(where, LaunchGroup{.may_grow = may_join, .is_tiled = is_tiled})->stages[0], i);
   }
 
-  const PlanStep& first_of(const LaunchGroup& group) const { return plan_.steps[group.members[0]]; }
+  const PlanStep& first_of(const LaunchGroup& group) const { return plan_.steps[group.stages[0].members[0]]; }
 
-  void add(LaunchGroup& group, StepId i) {
+  void add(LaunchGroup::Stage& stage, StepId i) {
     const PlanStep& step = plan_.steps[i];
-    group.members.push_back(i);
-    group.read.insert(step.buffers.begin(), step.buffers.end());
-    group.written.insert(step.outputs.begin(), step.outputs.end());
+    stage.members.push_back(i);
+    stage.read.insert(step.buffers.begin(), step.buffers.end());
+    stage.written.insert(step.outputs.begin(), step.outputs.end());
     for (BufferId id : step.outputs) {
-      if (step.writes_apart) group.written_apart.insert(id);
-      else group.written_apart.erase(id);
+      if (step.writes_apart) stage.written_apart.insert(id);
+      else stage.written_apart.erase(id);
     }
   }
 
-  bool depends(const LaunchGroup& group, StepId i) const {
+  /// Returns the first stage of the group that could contain step `i`: 0 if the step does not depend on the group; the
+  /// number of stages if it depends on the last one.
+  size_t stage_after(const LaunchGroup& group, StepId i) const {
+    size_t stage = group.stages.size();
+    while (stage > 0 && !depends(group.stages[stage - 1], i)) --stage;
+    return stage;
+  }
+
+  bool depends(const LaunchGroup::Stage& stage, StepId i) const {
     const PlanStep& step = plan_.steps[i];
     for (BufferId id : step.buffers) {
       bool writes = std::ranges::find(step.outputs, id) != step.outputs.end();
-      bool both_apart = writes && step.writes_apart && group.written_apart.contains(id);
-      if (group.written.contains(id) && !both_apart) return true;
+      bool both_apart = writes && step.writes_apart && stage.written_apart.contains(id);
+      if (stage.written.contains(id) && !both_apart) return true;
     }
     std::vector<BufferId> others = step.outputs;
-    if (step.writes_apart) std::erase_if(others, [&](BufferId id) { return group.written_apart.contains(id); });
-    return meets(group.read, others);
+    if (step.writes_apart) std::erase_if(others, [&](BufferId id) { return stage.written_apart.contains(id); });
+    return meets(stage.read, others);
+  }
+
+  /// Returns a stage of the group, from `first` on, that can take step `i` if one thread block runs the group; it may be
+  /// a new stage. Null: none has room, or a stage may be too large for one thread block.
+  LaunchGroup::Stage* stage_with_room(LaunchGroup& group, size_t first, StepId i) const {
+    int64_t more = most_blocks({i});
+    auto room = [&](const LaunchGroup::Stage& stage) { return max_stage_blocks - most_blocks(stage.members); };
+    if (more > max_stage_blocks || std::ranges::any_of(group.stages, [&](const auto& s) { return room(s) < 0; }))
+      return nullptr;
+    for (size_t at = first; at < group.stages.size(); ++at) {
+      if (room(group.stages[at]) >= more) return &group.stages[at];
+    }
+    return first > 0 ? &group.stages.emplace_back() : nullptr;
+  }
+  /// Returns the most blocks that these launches have together for any sizes.
+  int64_t most_blocks(const std::vector<StepId>& members) const {
+    Dim all;
+    for (StepId m : members) all = all + launch_of(plan_.steps[m]).blocks;
+    return std::min(all.upper_bound(), int64_t{1} << 32);
   }
 
   bool may_merge(const PlanStep& step) const {
@@ -153,38 +195,39 @@ class Merger {
 
   /// Returns the only member, or merges several into one step. Its sizes begin with each member's number of blocks.
   PlanStep merged(const LaunchGroup& group) {
-    if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
-    return group.is_tiled ? repeated(group) : side_by_side(group);
+    std::vector<StepId> members = group.members();
+    if (members.size() == 1) return std::move(plan_.steps[members[0]]);
+    return group.is_tiled ? repeated(members) : in_stages(group);
   }
 
   /// Merges launches of one kernel into one launch; does the same for each of its variants.
-  PlanStep repeated(const LaunchGroup& group) {
-    size_t count = group.members.size();
-    const PlanStep& first = first_of(group);
+  PlanStep repeated(const std::vector<StepId>& members) {
+    size_t count = members.size();
+    const PlanStep& first = plan_.steps[members[0]];
     const LaunchStep& pattern = launch_of(first);
     PlanStep all{.reason = cat(first.reason, "; one launch for ", count), .decision = first.decision};
-    add_all(all, group);
+    add_all(all, members);
     LaunchStep& launch = launch_of(all);
     launch.kernel = repeated_kernel(pattern.kernel, first, count);
     launch.work = pattern.work;
-    for (VariantId v : pattern.variants.ids()) launch.variants.push_back(repeated_variant(group, v));
+    for (VariantId v : pattern.variants.ids()) launch.variants.push_back(repeated_variant(members, v));
     return all;
   }
 
-  StepVariant repeated_variant(const LaunchGroup& group, VariantId v) {
-    const PlanStep& first = first_of(group);
+  StepVariant repeated_variant(const std::vector<StepId>& members, VariantId v) {
+    const PlanStep& first = plan_.steps[members[0]];
     const StepVariant& pattern = launch_of(first).variants[v];
     StepVariant all{.from = pattern.from};
-    for (StepId m : group.members) {
+    for (StepId m : members) {
       const StepVariant& variant = launch_of(plan_.steps[m]).variants[v];
       all.sizes.push_back(size_id(variant.blocks));
       all.blocks = all.blocks + variant.blocks;
     }
-    for (StepId m : group.members) {
+    for (StepId m : members) {
       const std::vector<SizeId>& sizes = launch_of(plan_.steps[m]).variants[v].sizes;
       all.sizes.insert(all.sizes.end(), sizes.begin(), sizes.end());
     }
-    all.kernel = repeated_kernel(pattern.kernel, first, group.members.size());
+    all.kernel = repeated_kernel(pattern.kernel, first, members.size());
     return all;
   }
 
@@ -192,57 +235,89 @@ class Merger {
   KernelId repeated_kernel(KernelId id, const PlanStep& first, size_t count) {
     PlanKernel kernel = plan_.kernels[id];
     std::string name = cat(kernel.name, "_times_", count);
-    kernel.code =
-        cat(as_part(kernel, first), "WEFT_KERNEL_AHEAD(", name, ", ", count * first.buffers.size(), ", ",
-            kernel.threads, ") {\n  choose_part<", count, ", ", first.buffers.size(), ", ", first.sizes.size(),
-            ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
+    kernel.code = cat(as_part(kernel.code, head(kernel, first), kernel.name), "WEFT_KERNEL_AHEAD(", name, ", ",
+                      count * first.buffers.size(), ", ", kernel.threads, ") {\n  choose_part<", count, ", ",
+                      first.buffers.size(), ", ", first.sizes.size(),
+                      ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
     kernel.name = name;
     return kernel_id(std::move(kernel));
   }
 
   /// Adds the launches, reads and writes of all members to `all`, whose sizes begin with the number of blocks of each
   /// member.
-  void add_all(PlanStep& all, const LaunchGroup& group) {
-    for (StepId m : group.members) {
+  void add_all(PlanStep& all, const std::vector<StepId>& members) {
+    for (StepId m : members) {
       const PlanStep& step = plan_.steps[m];
       const Dim& blocks = launch_of(step).blocks;
       all.sizes.push_back(size_id(blocks));
       launch_of(all).blocks = launch_of(all).blocks + blocks;
       all.flops = all.flops + step.flops, all.bytes = all.bytes + step.bytes;
     }
-    for (StepId m : group.members) append(all, plan_.steps[m]);
-    all.source = plan_.steps[group.members[0]].source;
+    for (StepId m : members) append(all, plan_.steps[m]);
+    all.source = plan_.steps[members[0]].source;
   }
 
-  /// Merges launches of different small kernels into one.
-  PlanStep side_by_side(const LaunchGroup& group) {
+  /// Merges launches of different small kernels into one: with one stage of any size, or run by one thread block.
+  PlanStep in_stages(const LaunchGroup& group) {
     PlanStep all;
-    std::set<KernelId> named;
-    std::string parts, calls, words;
-    size_t count = group.members.size(), buffers = 0, sizes = count;
-    for (size_t m = 0; m < count; ++m) {
-      const PlanStep& step = plan_.steps[group.members[m]];
-      const PlanKernel& kernel = kernel_of(step);
-      if (named.insert(launch_of(step).kernel).second) parts += as_part(kernel, step);
-      calls += cat("    if (block >= 0 && block < WEFT_SIZE(", m, ")) ", kernel.name, "(launch_part(weft_launch, ",
-                   buffers, ", ", sizes, ", block, WEFT_SIZE(", m, ")));\n    block -= WEFT_SIZE(", m, ");\n");
-      buffers += step.buffers.size(), sizes += step.sizes.size();
-      words += kernel.name;
+    std::map<std::string, std::string> parts;  // code of a part without its first line: name
+    std::vector<StepId> members = group.members();
+    bool is_one_block = group.stages.size() > 1, notes_faults = false;
+    int64_t most = 1;  // blocks of the largest stage
+    for (const LaunchGroup::Stage& stage : group.stages) most = std::max(most, most_blocks(stage.members));
+    int threads = tasks::block_threads * static_cast<int>(is_one_block ? most : 1);
+    std::string code, body;
+    size_t buffers = 0, sizes = members.size(), member = 0;
+    for (const LaunchGroup::Stage& stage : group.stages) {
+      if (member > 0) body += "  barrier();\n";
+      std::string calls, count;
+      for (StepId m : stage.members) {
+        const PlanStep& step = plan_.steps[m];
+        const PlanKernel& kernel = kernel_of(step);
+        std::string part = with_known_sizes(kernel, step);
+        auto [entry, is_new] = parts.try_emplace(part, cat(kernel.name, "_", parts.size()));
+        if (is_new) code += as_part(part, head(kernel, step), entry->second);
+        const Dim& blocks = launch_of(step).blocks;
+        std::string size = blocks.is_constant() ? cat(blocks.value()) : cat("WEFT_SIZE(", member, ")");
+        calls += cat("    if (block >= 0 && block < ", size, ") ", entry->second, "(launch_part<", tasks::block_threads,
+                     ">(weft_launch, ", buffers, ", ", sizes, ", block, ", size, "));\n    block -= ", size, ";\n");
+        buffers += step.buffers.size(), sizes += step.sizes.size(), ++member;
+        count += cat(count.empty() ? "" : " + ", size);
+        notes_faults |= kernel.notes_faults;
+      }
+      std::string first = is_one_block ? cat("thread_id() / ", tasks::block_threads) : "block_id()";
+      std::string next = is_one_block ? cat(most) : cat("block_count(", threads, ")");
+      body += cat("  WEFT_NO_UNROLL for (i64 at = ", first, "; at < ", count, "; at += ", next,
+                  ") {\n    i64 block = at;\n", calls, "  }\n");
     }
-    add_all(all, group);
-    const PlanStep& first = first_of(group);
-    const std::string& pattern = kernel_of(first).name;
+    add_all(all, members);
+    if (is_one_block) launch_of(all).blocks = 1;
+    const std::string& pattern = kernel_of(first_of(group)).name;
     std::string stem = pattern.substr(0, pattern.rfind('_'));
-    std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));
+    std::string name =
+        cat(stem, "_and_", members.size() - 1, "_more_", to_string(hash128(cat(code, body))).substr(0, 6));
     launch_of(all).kernel =
         kernel_id({.name = name,
-                   .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", tasks::block_threads,
-                               ") {\n  i64 all = 0;\n", "  WEFT_UNROLL for (int i = 0; i < ", count,
-                               "; i++) all += WEFT_SIZE(i);\n", "  wait_for_inputs();\n",
-                               "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(",
-                               tasks::block_threads, ")) {\n", "    i64 block = at;\n", calls, "  }\n}\n")});
-    all.reason = cat(first.reason, "; one launch for ", count, " kernels");
+                   .code = cat(code, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", threads, ") {\n", body, "}\n"),
+                   .threads = threads,
+                   .notes_faults = notes_faults});
+    all.reason = cat(first_of(group).reason, is_one_block ? "; one thread block for " : "; one launch for ",
+                     members.size(), " kernels");
     return all;
+  }
+
+  /// Returns the code of a step's kernel, with sizes that are known as constants. Then it is a fraction of the
+  /// instructions, without divisions, and a small launch takes as long as its instructions take to be fetched.
+  std::string with_known_sizes(const PlanKernel& kernel, const PlanStep& step) const {
+    std::string code = kernel.code;
+    for (size_t i = 0; i < step.sizes.size(); ++i) {
+      const Dim& size = plan_.sizes[step.sizes[i]];
+      std::string from = cat("const i64 s", i, " = WEFT_SIZE(", i, ");");
+      size_t at = code.find(from);
+      if (size.is_constant() && at != std::string::npos)
+        code.replace(at, from.size(), cat("constexpr i64 s", i, " = ", size.value(), ";"));
+    }
+    return code;
   }
 
   static void append(PlanStep& all, const PlanStep& step) {
@@ -253,9 +328,9 @@ class Merger {
     }
   }
 
-  static std::string as_part(const PlanKernel& kernel, const PlanStep& step) {
-    std::string code = kernel.code, from = head(kernel, step);
-    return code.replace(code.find(from), from.size(), cat("WEFT_KERNEL_PART(", kernel.name, ") {"));
+  /// Returns the code of a kernel that begins with `head` as a function `name` of a LaunchPart or LaunchChoice.
+  static std::string as_part(std::string code, const std::string& head, const std::string& name) {
+    return code.replace(code.find(head), head.size(), cat("WEFT_KERNEL_PART(", name, ") {"));
   }
 
   SizeId size_id(const Dim& dim) {
