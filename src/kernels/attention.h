@@ -170,9 +170,9 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
 /// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to
 /// (all, causal, a window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw
 /// products into scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the
-/// output; L is tile.lanes. A query whose scores are all -infinity gives 0. With `nan_rows` it gives NaN as softmax
-/// does, unless no query of its task has keys. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16.
-/// MacBf16 also rounds the exponentials to bf16, but not their sum. Scratch: tasks::attention_scratch_bytes.
+/// output; L is tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN.
+/// `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 also rounds the exponentials to bf16,
+/// but not their sum. Scratch: tasks::attention_scratch_bytes.
 template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,
@@ -254,10 +254,11 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
     }
     WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
       const f32* sums = out + row * at.out_stride;
-      const bool none = first || (!nan_rows && states[row].sum == 0);
+      const bool none = first || states[row].sum == 0;
       const f32 scale = none ? 0 : 1 / states[row].sum;
+      const f32 empty = nan_rows && s.keys > 0 && states[row].sum == 0 ? __builtin_nanf("") : 0;
       WEFT_NO_UNROLL for (i64 i = 0; i < s.dv; i += W) {
-        const Vec<f32, W> value = none ? Vec<f32, W>(0) : load<W>(sums + i, Full{}) * Vec<f32, W>(scale);
+        const Vec<f32, W> value = none ? Vec<f32, W>(empty) : load<W>(sums + i, Full{}) * Vec<f32, W>(scale);
         const int n = static_cast<int>(least(s.dv - i, W));
         if (n == W) store_out(batch, head_of(row), query_of(row), i, value, Full{});
         else store_out(batch, head_of(row), query_of(row), i, value, Part{n});

@@ -43,6 +43,42 @@ struct FewState {
   }
 };
 
+/// Combines the results of the waves of a block and, if Split > 1, of the blocks of a cluster. `parts` has for each wave
+/// and row: D columns of the result, the largest score, the sum of weights, two unused places. Calls put(row, column,
+/// result) for 4 columns at a time. A row whose weights sum to 0 gets `none`. All threads of the block call it.
+template <int D, int Rows, int Split, class L, class Put>
+WEFT_INLINE void join_waves(const L&, const WEFT_SHARED_SPACE f32* parts, f32 none, const Put& put) {
+  constexpr int waves = L::threads / wave_size, stride = D + 4;
+  alignas(16) WEFT_SHARED f32 sums[Split > 1 ? Rows * stride : 4];
+  alignas(16) WEFT_SHARED f32 stats[Split > 1 ? Rows * 4 : 4];
+  barrier();
+  WEFT_NO_UNROLL for (int at = thread_id(); at < Rows * (D / 4); at += L::threads) {
+    const int r = at / (D / 4), column = at % (D / 4) * 4;
+    FewState<4> whole;
+    WEFT_UNROLL for (int w = 0; w < waves; w++) whole.top = maximum(whole.top, f32(parts[(w * Rows + r) * stride + D]));
+    WEFT_UNROLL for (int w = 0; w < waves; w++) {
+      const auto part = parts + (w * Rows + r) * stride;
+      const f32 share = part[D] == -__builtin_inff() ? 0 : exp(part[D] - whole.top);
+      whole.sum += share * part[D + 1];
+      WEFT_UNROLL for (int i = 0; i < 4; i++) whole.out[i] += share * part[column + i];
+    }
+    if constexpr (Split == 1) {
+      put(r, column, whole.sum == 0 ? Vec<f32, 4>(none) : whole.out / Vec<f32, 4>(whole.sum));
+    } else {
+      *(WEFT_SHARED_SPACE Vec<f32, 4>*)(sums + r * stride + column) = whole.out;
+      if (column == 0) stats[r * 4] = whole.top, stats[r * 4 + 1] = whole.sum;
+    }
+  }
+#ifdef WEFT_WARP_GROUPS
+  if constexpr (Split > 1) {
+    constexpr f32 log2e = 1.44269504f;
+    cluster_barrier();
+    combine_parts<D, Rows, L::threads, Split>((Shared<f32>)sums, (Shared<f32>)stats, log2e, none, put);
+    cluster_barrier();  // other blocks may still be reading these sums
+  }
+#endif
+}
+
 /// Keys and values whose loads are in flight.
 template <class T, int V, int AtOnce>
 struct FewKeys {
@@ -60,9 +96,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
   constexpr int V = stage_lanes<T>, team = D / V, waves = L::threads / wave_size, at_once = 2;
   constexpr int teams = L::threads / team, stride = D + 4;
   static_assert(team <= wave_size && D % V == 0);
-  WEFT_SHARED f32 parts[waves * Rows * stride];  // [wave][row]: columns of the result, largest score, sum of weights
-  alignas(16) WEFT_SHARED f32 sums[Rows * stride];
-  alignas(16) WEFT_SHARED f32 stats[Rows * 4];
+  WEFT_SHARED f32 parts[waves * Rows * stride];  // see join_waves
   const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries;
   int rank = 0;
 #ifdef WEFT_WARP_GROUPS
@@ -127,39 +161,12 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
       WEFT_UNROLL for (int i = 0; i < V; i++) part[col + i] = state[r].out[i];
       if (lane_id() == 0) part[D] = state[r].top, part[D + 1] = state[r].sum;
     }
-    barrier();
     const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
-    const auto put = [&](int r, int at, Vec<f32, 4> value) WEFT_LAMBDA {
+    join_waves<D, Rows, Split>(launch, parts, none, [&](int r, int at, Vec<f32, 4> value) WEFT_LAMBDA {
       if (r >= all_rows || at >= z.dv) return;
       const auto [in_group, number] = divide_index(r, z.queries);
       store(batch, kv_head * group + in_group, number, i64(at), value, Full{});
-    };
-    WEFT_NO_UNROLL for (int at = thread_id(); at < Rows * (D / 4); at += L::threads) {
-      const int r = at / (D / 4), column = at % (D / 4) * 4;
-      FewState<4> whole;
-      WEFT_UNROLL for (int w = 0; w < waves; w++) whole.top =
-          maximum(whole.top, f32(parts[(w * Rows + r) * stride + D]));
-      WEFT_UNROLL for (int w = 0; w < waves; w++) {
-        const auto part = parts + (w * Rows + r) * stride;
-        const f32 share = part[D] == -__builtin_inff() ? 0 : exp(part[D] - whole.top);
-        whole.sum += share * part[D + 1];
-        WEFT_UNROLL for (int i = 0; i < 4; i++) whole.out[i] += share * part[column + i];
-      }
-      if constexpr (Split == 1) {
-        put(r, column, whole.sum == 0 ? Vec<f32, 4>(none) : whole.out / Vec<f32, 4>(whole.sum));
-      } else {
-        *(WEFT_SHARED_SPACE Vec<f32, 4>*)(sums + r * stride + column) = whole.out;
-        if (column == 0) stats[r * 4] = whole.top, stats[r * 4 + 1] = whole.sum;
-      }
-    }
-#ifdef WEFT_WARP_GROUPS
-    if constexpr (Split > 1) {
-      constexpr f32 log2e = 1.44269504f;
-      cluster_barrier();
-      combine_parts<D, Rows, L::threads, Split>((Shared<f32>)sums, (Shared<f32>)stats, log2e, none, put);
-      cluster_barrier();  // other blocks may still be reading these sums
-    }
-#endif
+    });
   }
 }
 

@@ -22,4 +22,13 @@ struct AttentionSizes {
 };
 #endif
 
+#ifdef WEFT_NVIDIA
+/// Returns 2^x within two units in the last place, for x <= 0.
+WEFT_INLINE f32 exp2_fast(f32 x) {
+  f32 y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif
+
 }  // namespace weft::kernel

@@ -15,13 +15,6 @@
 #ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
-/// Returns 2^x within two units in the last place, for x <= 0.
-WEFT_INLINE f32 exp2_fast(f32 x) {
-  f32 y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 /// Returns 1 / x within one unit in the last place, for normal x.
 WEFT_INLINE f32 reciprocal_fast(f32 x) {
   f32 y;

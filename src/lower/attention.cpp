@@ -94,14 +94,17 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per compute unit
-  int few = 0;                               ///< query rows of the kernel attention_few
+  int few = 0;                               ///< query rows of the kernel attention_few or attention_mma
+  bool mma = false;                          ///< attention_mma
   int rows() const {
     return few > 0 ? few : groups > 0 ? tasks::attention_group_rows * groups : tasks::attention_wave_rows * waves;
   }
   int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups, split) : 0; }
-  std::string header() const { return few > 0 ? "attention_few.h" : "attention_gpu.h"; }
+  std::string header() const { return mma ? "attention_mma.h" : few > 0 ? "attention_few.h" : "attention_gpu.h"; }
   std::string function(DType type, bool nan_rows, bool causal) const {
-    if (few > 0) return cat("attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ", nan_rows, ">");
+    if (few > 0)
+      return cat(mma ? "attention_mma<" : "attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ",
+                 nan_rows, ">");
     if (groups > 0) {
       bool in_turns = groups == 2 && d == 64 && !causal;  // otherwise slower, on an H200
       return cat("attention_groups<", kernel_type(type), ", ", d, ", ", groups, ", ", split, ", ", nan_rows, ", ",
@@ -143,6 +146,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   if (a.few * a.d > 1024) a.waves /= 2;  // limits the shared memory of a block
   int64_t blocks = typical_size(q.dims[0] * k.dims[1]);
   if (lowering.gpu().warp_groups) a.split = key_split(lowering, blocks, k, 32);
+  bool is_short = q.dtype == DType::f16 || q.dtype == DType::bf16;
+  a.mma = lowering.gpu().matrix == MatrixUnit::mma && is_short && a.d <= 128;
   return a;
 }
 
@@ -219,12 +224,15 @@ void lower_attention(Lowering& lowering, const Region& region) {
   bool same = q.dtype == k.dtype && q.dtype == v.dtype;
   Mac mac = attention_mac(lowering, same ? q.dtype : DType::f32);
   KernelBuilder kernel(lowering.on_gpu() ? gpu.header() : "attention.h");
-  std::string batch = kernel.size(q.dims[0]), heads = kernel.size(q.dims[1]), kv_heads = kernel.size(k.dims[1]),
-              queries = kernel.size(q.dims[2]), keys = kernel.size(k.dims[2]);
-  // The loader of warp groups has few registers, so its kernel has the sizes and strides of rows as constants.
-  auto of_row = [&](const Dim& dim) {
-    return gpu.groups > 0 && dim.is_constant() ? cat(dim.value()) : kernel.size(dim);
+  // The loader of warp groups has few registers, so its kernel has the sizes and strides of rows as constants. The kernel
+  // for few rows has them as constants, and the numbers of heads, because short caches take as long as its instructions.
+  auto literal = [&](const Dim& dim, bool is_faster) {
+    return is_faster && dim.is_constant() ? cat(dim.value()) : kernel.size(dim);
   };
+  auto of_row = [&](const Dim& dim) { return literal(dim, gpu.groups > 0 || gpu.mma); };
+  std::string batch = kernel.size(q.dims[0]), heads = literal(q.dims[1], gpu.mma),
+              kv_heads = literal(k.dims[1], gpu.mma), queries = literal(q.dims[2], gpu.mma),
+              keys = kernel.size(k.dims[2]);
   std::string d = of_row(q.dims[3]), dv = of_row(v.dims[3]);
   auto pointer = [&](const View& view) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));

@@ -119,6 +119,8 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
         KeyRange seen(in.back(), head / heads * m + i, n);
         multiply_add(scores.data() + i * n + seen.begin, values + seen.begin * width, y + i * width, 1, seen.count(),
                      width);
+        if (nan_rows && n > 0 && seen.count() == 0 && !sinks)
+          std::fill_n(y + i * width, width, std::numeric_limits<double>::quiet_NaN());
       }
     }
   });

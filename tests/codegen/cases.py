@@ -205,9 +205,9 @@ def group_cases():
             yield direct(gemm(kind, "nk", 1, m, n, k), f"gemv_mma_{kind}_{rows}", blocks=5, shared=shared)
 
 
-def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
-    """Makes a case of causal attention. The first `hidden` keys are masked by a large negative number. A query that
-    sees only hidden keys weights them equally."""
+def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0, few=0):
+    """Makes a case of causal attention. `few`: threads of a block of attention_mma; 0: attention by warp groups. The
+    first `hidden` keys are masked by a large negative number. A query that sees only hidden keys weights them equally."""
     kind = name.split("_")[0]
     q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
     if kind == "bf16":
@@ -228,9 +228,10 @@ def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hi
     groups, size = {"d128": 2, "hidden": 2}.get(name.split("_")[1], 1), 128 if "d128" in name else 64
     rows, sums = 64 * groups, 64 * groups * (size + 8) * 4 if split > 1 else 0
     tasks = batch * kv_heads * -(-repeat * queries // rows)
+    of_chip = dict(threads=few, cluster=split) if few else dict(
+        threads=128 * (groups + 1), shared=((6 * 128 if groups > 1 else 8 * 64) + rows) * size * 2 + 384 + sums, cluster=split)
     return Case(f"sample_attention_{name}", [batch, heads, kv_heads, queries, keys, d], stored, [(y.shape, np.float32)],
-                [y], 2e-2 if kind == "bf16" else 3e-3, blocks=split * max(1, min(7, tasks)), threads=128 * (groups + 1),
-                shared=((6 * 128 if groups > 1 else 8 * 64) + rows) * size * 2 + 384 + sums, cluster=split)
+                [y], 2e-2 if kind == "bf16" else 3e-3, blocks=split * max(1, min(7, tasks)), **of_chip)
 
 
 def attention_cases():
@@ -242,6 +243,11 @@ def attention_cases():
         yield causal_attention("bf16_split8", *shape, 64, split=8)
         yield causal_attention("f16_hidden", *shape, 64, hidden=100)
         yield causal_attention("bf16_hidden8", *shape, 64, split=8, hidden=100)
+    for batch, kv_heads, keys in ((1, 1, 1), (2, 2, 99), (1, 2, 129), (9, 1, 513), (1, 3, 2000)):
+        yield causal_attention("f16_few1", batch, kv_heads, kv_heads, 1, keys, 64, few=128)
+        yield causal_attention("f16_few8", batch, 7 * kv_heads, kv_heads, 1, keys, 104, split=8, few=128)
+        yield causal_attention("bf16_few4", batch, 2 * kv_heads, kv_heads, 2, keys, 40, split=8, few=256)
+        yield causal_attention("bf16_fewhidden", batch, 2 * kv_heads, kv_heads, 3, keys, 64, split=2, few=256, hidden=100)
 
 
 def gemm_cases(small=False, float8=None):

@@ -4,6 +4,7 @@
 // n, k]. Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all dense, causal,
 // scaled by 1/8.
 #include "attention_gpu.h"
+#include "attention_mma.h"
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
 #include "gemv_mma.h"
@@ -67,10 +68,9 @@ GROUPS(e4m3_128x128, f8e4m3fn, 128, 128, 2, 1, 4, 1)
 GROUPS(e4m3_128x64, f8e4m3fn, 128, 64, 2, 1, 6, 1)
 GROUPS(e5m2_128x64_split2, f8e5m2, 128, 64, 2, 1, 4, 2)
 
-/// Computes causal attention. The first `Hidden` keys (an even number) are masked by the lowest f32 or, where blocks
-/// share the keys, by -1e9.
-template <class T, int D, int Groups, int Split, int Hidden = 0, class L>
-WEFT_INLINE void causal(const L& weft_launch) {
+/// Computes causal attention: attend(sizes, q, k, v, keys_of, store).
+template <class T, class L, class Attend>
+WEFT_INLINE void causal(const L& weft_launch, const Attend& attend) {
   const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);
   const auto y = WEFT_BUFFER(f32, 3);
   const i64 b = WEFT_SIZE(0), h = WEFT_SIZE(1), hk = WEFT_SIZE(2), sq = WEFT_SIZE(3), sk = WEFT_SIZE(4),
@@ -85,21 +85,46 @@ WEFT_INLINE void causal(const L& weft_launch) {
                          .q = {h * sq * d, sq * d, d},
                          .k = {hk * sk * d, sk * d, d},
                          .v = {hk * sk * d, sk * d, d}};
-  attention_groups<T, D, Groups, Split, false, Groups == 2 && D == 64>(
-      WEFT_LAUNCH, s, (Hidden > 0 ? 1 : 0.125f) * 1.4426950408889634f, raw(q), raw(k), raw(v),
+  attend(
+      s, raw(q), raw(k), raw(v),
       [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, least(sk, most(query + (sk - sq) + 1, 0))}; },
-      [&](i64, i64, i64, i64 key, auto v, auto) WEFT_LAMBDA {
-        if constexpr (Hidden > 0)
-          v = v * decltype(v)(0.125f) + decltype(v)(key < Hidden ? (Split > 1 ? -1e9f : -3.40282347e38f) : 0);
-        return v;
-      },
       [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes)
           WEFT_LAMBDA { store(y + ((batch * h + head) * sq + query) * d + col, v, lanes); });
 }
-WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal<f16, 64, 1, 1>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_f16_d128, 4, 384) { causal<f16, 128, 2, 1>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_bf16_d128, 4, 384) { causal<bf16, 128, 2, 1>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal<bf16, 64, 1, 8>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_f16_hidden, 4, 384) { causal<f16, 64, 2, 1, 100>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_bf16_hidden8, 4, 256) { causal<bf16, 64, 1, 8, 100>(WEFT_LAUNCH); }
+/// Attention by warp groups. The first `Hidden` keys (an even number) are masked by the lowest f32 or, where blocks
+/// share the keys, by -1e9.
+template <class T, int D, int Groups, int Split, int Hidden = 0, class L>
+WEFT_INLINE void causal_groups(const L& launch) {
+  causal<T>(launch, [&](const auto& s, auto q, auto k, auto v, const auto& keys_of, const auto& store) WEFT_LAMBDA {
+    attention_groups<T, D, Groups, Split, false, Groups == 2 && D == 64>(
+        launch, s, (Hidden > 0 ? 1 : 0.125f) * 1.4426950408889634f, q, k, v, keys_of,
+        [&](i64, i64, i64, i64 key, auto v, auto) WEFT_LAMBDA {
+          if constexpr (Hidden > 0)
+            v = v * decltype(v)(0.125f) + decltype(v)(key < Hidden ? (Split > 1 ? -1e9f : -3.40282347e38f) : 0);
+          return v;
+        },
+        store);
+  });
+}
+/// Attention of few rows. The first `Hidden` keys are masked by the lowest f32.
+template <class T, int D, int Rows, int Split, int Hidden = 0, class L>
+WEFT_INLINE void causal_few(const L& launch) {
+  causal<T>(launch, [&](const auto& s, auto q, auto k, auto v, const auto& keys_of, const auto& store) WEFT_LAMBDA {
+    attention_mma<T, D, Rows, Split>(
+        launch, s, q, k, v, keys_of,
+        [&](i64, i64, i64, i64 key, auto v, auto)
+            WEFT_LAMBDA { return v * 0.125f + (key < Hidden ? -3.40282347e38f : 0); },
+        store);
+  });
+}
+WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal_groups<f16, 64, 1, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_d128, 4, 384) { causal_groups<f16, 128, 2, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_d128, 4, 384) { causal_groups<bf16, 128, 2, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal_groups<bf16, 64, 1, 8>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_hidden, 4, 384) { causal_groups<f16, 64, 2, 1, 100>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_hidden8, 4, 256) { causal_groups<bf16, 64, 1, 8, 100>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_few1, 4, 128) { causal_few<f16, 64, 1, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_few8, 4, 128) { causal_few<f16, 128, 8, 8>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_few4, 4, 256) { causal_few<bf16, 64, 4, 8>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_fewhidden, 4, 256) { causal_few<bf16, 64, 8, 2, 100>(WEFT_LAUNCH); }
 #endif
