@@ -28,19 +28,20 @@ Values choose(const Builder& b, Value condition, const Branch& yes, const Branch
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
 
-/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for these.
+/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for these
+/// sizes.
 struct LoopForm {
   Dim trips = INT64_MAX;
   Value condition = {};          ///< the condition for the first trip; null: none
   bool gives_condition = false;  ///< the body's first result is the condition for another trip
-  Values carried = {};           ///< initial values of what the trips carry on
+  Values carried = {};           ///< values that the first trip gets
   Types types = {};              ///< types of the carried values in the body; empty: those of the initial values
   size_t rows = 0;               ///< number of results to which each trip adds a row
   /// Builds the body. Returns the condition (if `gives_condition`), the carried values and `rows` rows.
   std::function<Values(const Builder& body, const Dim& trip, const Values& carried)> body = {};
 };
-/// Returns the carried values after the last trip, then the rows of all trips, stacked along a new first axis. E158 for
-/// a body with results that do not fit the loop.
+/// Builds a loop. Returns the carried values after the last trip, then the rows of all trips, stacked along a new first
+/// axis. E158 for a body with results that do not fit the loop.
 Values build_loop(const Builder& b, LoopForm form);
 
 /// Builds a loop with a number of trips that is known before it begins:
@@ -66,7 +67,7 @@ class InTrip {
   Dim before_;
 };
 
-/// Returns row `trip` of x along `axis`, and removes that axis.
+/// Returns the slice of x at index `trip` of `axis`, without that axis.
 Expr row_at(Expr x, int64_t axis, const Dim& trip);
 
 }  // namespace weft::frontend

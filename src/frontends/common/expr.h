@@ -5,7 +5,7 @@
 #include "ops/elementwise.h"
 
 /// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Each function
-/// appends its instructions. Operands are broadcast, and a number takes the type of the other operand.
+/// appends instructions to a program. Operands are broadcast, and a number takes the type of the other operand.
 namespace weft::frontend {
 
 struct Expr {

@@ -3,8 +3,8 @@
 #include "frontends/common/expr.h"
 #include "ops/indexed.h"
 
-/// Reads and writes at indices that are values of the program (i32 or i64). A negative index counts from the end; an
-/// index out of range is an error at run time (E301).
+/// Functions that read and write at indices that are values of the program (i32 or i64). A negative index counts from
+/// the end; an index out of range is an error at run time (E301).
 namespace weft::frontend {
 
 /// Gathers slices along an axis: x[before..., n, after...] and index[places...] -> [before..., places..., after...].
@@ -16,7 +16,8 @@ inline Expr gather_elements(Expr x, Expr index, int64_t axis) {
   return {x.at, x.at->emit(GatherElements{.axis = axis}, {x, index})};
 }
 /// Gathers slices of x[batches..., n..., after...]. The last axis of index[batches..., places..., axes] holds one
-/// coordinate for each axis n; these axes follow the first `batch` axes. Returns [batches..., places..., after...].
+/// coordinate for each of the axes n..., which follow the first `batch` axes. Returns [batches..., places...,
+/// after...].
 inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
   return {x.at, x.at->emit(GatherNd{.batch = batch}, {x, index})};
 }

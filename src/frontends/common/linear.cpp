@@ -78,7 +78,8 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Computes one column of the factor in each trip of a loop, and subtracts its outer product from the matrix.
+/// Computes one column of the factor in each trip of a loop, and subtracts the outer product of this column with itself
+/// from the matrix.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];

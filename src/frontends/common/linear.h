@@ -6,7 +6,7 @@
 /// batches.
 namespace weft::frontend {
 
-/// Reshapes matrices [.., n, m] to [batch, n, m]; E140 for fewer axes.
+/// Reshapes matrices [.., n, m] to [batch, n, m]; E140 for fewer than two axes.
 Expr matrices(Expr x);
 /// Reshapes matrices, which must be square, to [batch, n, n].
 Expr square_matrices(Expr x);
@@ -18,8 +18,8 @@ Determinant determinant(Expr x);
 /// Solves a y = b for the matrix y by Gauss-Jordan elimination with partial pivoting. a and b have the same batches.
 Expr solved(Expr a, Expr b);
 Expr inverse(Expr x);
-/// Returns the Cholesky factor l, a lower triangle with l l^T = x. Reads only the lower triangle of x. Returns NaN for
-/// a matrix that is not positive definite.
+/// Returns the Cholesky factor l, a lower triangle with l l^T = x. Reads only the lower triangle of x. The factor
+/// contains NaN if x is not positive definite.
 Expr cholesky(Expr x);
 /// Solves a y = b for a triangular matrix a. Reads only the lower triangle of a, or with `upper` the upper one. With
 /// `unit`, the diagonal is taken as ones.

@@ -6,8 +6,8 @@
 
 namespace weft::frontend {
 
-/// Splits `total` elements of padding between both ends of an axis. The end gets the odd element if `upper`, else the
-/// start.
+/// Splits `total` elements of padding between the start and the end of an axis. An odd element goes to the end if
+/// `upper`, else to the start.
 static void add_pads(Window& window, const Dim& total, bool upper) {
   Dim half = floordiv(total, 2);
   window.pads_begin.push_back(upper ? half : total - half);

@@ -53,7 +53,7 @@ std::vector<float> joined_floats(const std::vector<std::span<const std::byte>>& 
   return out;
 }
 
-/// Returns the last 160 bytes of a path, so that nested graphs do not each keep a path as long as their depth.
+/// Returns the last 160 bytes of a path, so that the paths of nested graphs do not grow with their depth.
 std::string path_tail(std::string path) {
   constexpr size_t longest = 160;
   return path.size() <= longest ? path : cat("...", std::string_view(path).substr(path.size() - longest));
@@ -408,7 +408,7 @@ void check_versions(Model& model, const ReadOptions& options) {
   }
 }
 
-/// True if the first field could be one of ModelProto's.
+/// True if the first field could be a field of ModelProto.
 bool starts_like_a_model(std::span<const std::byte> file) {
   if (file.size() < 2) return false;
   constexpr int numbers[] = {1 << 3, 5 << 3};
