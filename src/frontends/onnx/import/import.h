@@ -13,7 +13,8 @@
 
 namespace weft::onnx {
 
-/// A node of the main graph, and why it cannot be translated or was not checked (it reads the result of such a node).
+/// A node of the main graph, and why it cannot be translated or was not checked (because it reads the result of such a
+/// node).
 struct NodeFault {
   int64_t node = 0;
   std::string why;
@@ -31,7 +32,7 @@ std::string to_string(const SizeDecision& decision);
 
 struct SizeDecisions {
   std::map<std::string, bool> given = {};  ///< outcomes that the caller gives, by the decision's text
-  std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
+  std::vector<SizeDecision> made = {};     ///< decisions made for the program, in the order of its nodes
 };
 
 /// An operand that must be known at compile time: axes, steps, the condition of some If nodes.
@@ -46,17 +47,18 @@ struct StaticOperand {
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
   bool is_all = false;            ///< true if all errors of the import are about these operands
-  std::vector<Port> inputs = {};  ///< of the model
+  std::vector<Port> inputs = {};  ///< the model's inputs
 };
 
 struct ImportOptions {
-  /// Sizes of graph inputs that replace the model's, by input name. Symbols in them become symbols of the program.
+  /// Sizes of graph inputs that replace the sizes in the model, by input name. Symbols in them become symbols of the
+  /// program.
   std::map<std::string, Dims> shapes = {};
   /// Bounds of the model's symbolic sizes, by name.
   std::map<std::string, Symbol> symbols = {};
   /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Names (* and ? match) of graph inputs that become constants, their initializer's value, instead of inputs.
+  /// Names of graph inputs that become constants with their initializer's value; may have wildcards * and ?.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they replace ONNX's of the same name
   int64_t max_nodes = 0;               ///< limit after functions are expanded; 0: 50,000 + 16 for each node in the file
@@ -68,7 +70,7 @@ struct ImportOptions {
   StaticNeeds* needs = nullptr;  ///< if the import fails: receives the model's needs
 };
 
-/// Translates a model into a program. A named size becomes a symbol of that name, an unnamed one a new symbol. Each
+/// Translates a model into a program. A named size becomes a symbol of that name, an unnamed size a new symbol. Each
 /// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
 /// One error lists the faults of the model, at most 50: operators that Weft lacks (E120, E121); faults of the graph

@@ -44,7 +44,7 @@ struct Generator {
 /// Returns the generator of a decoder like GPT-2 for ids[rows, given]. mask is i32[rows, given]; null hides `pad`
 /// tokens.
 Generator decoder_only(Call& c, Expr ids, Value mask, double pad);
-/// Requires that after a prompt of `given` tokens there is room for another one: at most `most` tokens in all.
+/// Requires room for at least one token after a prompt of `given` tokens, with at most `most` tokens in all.
 void expect_room(Call& c, const Dim& given, const Dim& most);
 /// Repeats each row of x[n, ..] `count` times: [n * count, ..].
 Expr repeated(Expr x, int64_t count);
