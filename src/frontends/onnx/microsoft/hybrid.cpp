@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's operators around linear attention, hyper-connections and vision-language models: gated norms,
-// mixtures of streams, and three streams of positions. Where onnxruntime computes in f32 for any type, these do too.
+// mixtures of streams, and three streams of positions. These functions compute in f32 where onnxruntime does.
 #include <algorithm>
 
 #include "base/tensor.h"

@@ -10,7 +10,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Reads the node's token offsets (input `offsets`): first the positions of the tokens, then those of padding.
+/// Reads the node's token offsets (input `offsets`): first the positions of the tokens, then the positions of padding.
 Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   Expr all = convert(arg(c, offsets), DType::i64);
   const Dims d = all.dims();
@@ -78,7 +78,7 @@ void refuse_odd_paged_attention(Call& c) {
   }
   if (c.integer("rotary_offset", 0) != 0) c.unsupported("with rotary_offset is not supported");
   c.ignore("v_head_size");  // used by the layout LATENT only
-  c.optional_input(16);     // upper bounds of lengths, needed only to size launches
+  c.optional_input(16);     // input 16: upper bounds of lengths, needed only to size launches
 }
 
 /// Returns the index of each token in the concatenated blocks of the cache; -1 for a token that is not written.

@@ -91,7 +91,8 @@ Values normalizer(Call& c) {
   return {select(equal(size, 0), x, x / size)};
 }
 
-/// Imports OneHotEncoder: one column for each category. Unknown ones give zeros or, if `zeros` is 0, a run-time error.
+/// Imports OneHotEncoder: one column for each category. Unknown categories give zeros or, if `zeros` is 0, a run-time
+/// error.
 Values one_hot_encoder(Call& c) {
   auto strings = c.strings("cats_strings");
   auto numbers = c.integers("cats_int64s");
@@ -110,7 +111,7 @@ Values one_hot_encoder(Call& c) {
   return {c.emit(Gather{.axis = 0}, {rows, column})};
 }
 
-/// Concatenates the inputs' features as f32. Each input must have its number of features in inputdimensions (E151).
+/// Concatenates the inputs' features as f32. E151 unless inputdimensions has each input's number of features.
 Values feature_vectorizer(Call& c) {
   auto sizes = c.integers("inputdimensions");
   if (sizes.size() != c.input_count())
@@ -143,7 +144,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// Returns a LabelEncoder's result for keys that it does not list: a scalar of the values' type.
+/// Returns a LabelEncoder's result for elements that are no keys: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {
@@ -250,8 +251,9 @@ Values svm_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// Computes one-vs-one decision values, [rows, pairs], from both classes' support vectors. Coefficients are libsvm's
-/// (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for class i's supports and row i for class j's.
+/// Computes one-vs-one decision values, [rows, pairs], from kernel values near[rows, supports]. Coefficients are
+/// libsvm's (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for class i's supports, row i for class j's
+/// supports.
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
   auto classes = std::ssize(supports_of);
@@ -307,7 +309,8 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// Runs one sweep of coordinate descent over p[rows, classes]; converged rows stay unchanged.
+/// Runs one sweep of coordinate descent over p[rows, classes]; converged rows stay unchanged. Returns true if a row had
+/// not converged, and the new p.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
