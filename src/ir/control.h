@@ -3,7 +3,7 @@
 #include "ir/module.h"
 
 /// Control flow and run-time sizes. Bodies are modules of the program. A body sees only its parameters and symbols with
-/// known values, so passes may work on one module at a time. docs/control_flow.md explains all of it.
+/// known values, so passes may work on one module at a time (docs/control_flow.md).
 namespace weft {
 
 /// Gives run-time symbols their values: `symbols[i]` becomes element i of the operand, an i64 vector. A run ends with

@@ -104,8 +104,7 @@ Values conv_transpose(Call& c) {
   auto shape = c.integers("output_shape"), output_padding = per_axis(c, "output_padding", spatial.size(), 0, 0);
   int64_t groups = group_count(c);
   bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
-  if (!shape.empty() ||
-      same) {  // SAME without a shape: size = stride * input size; see the table in ONNX's ConvTranspose
+  if (!shape.empty() || same) {  // SAME without a shape: size = stride * input size (table in ONNX's ConvTranspose)
     Dims wanted(shape.end() - static_cast<ptrdiff_t>(std::min(shape.size(), spatial.size())), shape.end());
     for (size_t i = 0; shape.empty() && i < spatial.size(); ++i) wanted.push_back(spatial[i] * window.strides[i]);
     if (wanted.size() != spatial.size())

@@ -23,7 +23,7 @@ struct Forest {
   std::vector<int64_t> feature = {}, yes = {}, no = {}, leaf = {};
   std::vector<double> value = {};
   std::vector<bool> missing_is_yes = {};
-  std::vector<std::vector<double>> members = {};  ///< of each node with Mode::member: the values it accepts
+  std::vector<std::vector<double>> members = {};  ///< the values that each node with Mode::member accepts
   std::vector<int64_t> roots = {};
   std::vector<double> weights = {};  ///< [leaves, targets]
   int64_t targets = 1, features = 0;
@@ -142,7 +142,7 @@ Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
   return reduce(how, gather(weights, leaves(c, f, x)), {1}, false);
 }
 
-/// Returns input 0 as f64 if it is f64, else as f32, as onnxruntime compares it.
+/// Returns input 0, converted to f32 unless it is f64: onnxruntime compares in these types.
 Expr features(Call& c) { return c.dtype() == DType::f64 ? arg(c, 0) : convert(arg(c, 0), DType::f32); }
 
 // ---- TreeEnsembleClassifier and TreeEnsembleRegressor: each property of the nodes is a list in an attribute.
@@ -282,9 +282,10 @@ Values tree_classifier(Call& c) {
   return classified_by_one(c, labels, convert(score, DType::f32), is_share, boundary);
 }
 
-// ---- TreeEnsemble, which replaces both: lists of nodes, of leaves and of roots, all addressed by index.
+// ---- TreeEnsemble, which replaces the two operators above: lists of nodes, leaves and roots, addressed by index.
 
-/// Reads the sets of the nodes that test membership: one after another, in the order of the nodes, each ended by NaN.
+/// Reads the set of members of each node with Mode::member. The sets are listed in the order of the nodes, each ended
+/// by NaN.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;

@@ -8,7 +8,7 @@
 namespace weft::onnx {
 
 /// Reads strides, dilations, pads and auto_pad of a convolution or pool with window `kernel` over axes of sizes
-/// `spatial`. Throws E145 for numbers below 1.
+/// `spatial`. Throws E145 for strides or dilations below 1.
 Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel);
 
 /// Reads the window of a convolution of x with w. E140 if kernel_shape is given and is not w's kernel.
