@@ -41,7 +41,8 @@ Types Gather::infer(Operands in) const {
   return {result};
 }
 
-/// Throws unless the indices have x's rank, and sizes of at most x's on axes other than `axis`; adds guards if unknown.
+/// Throws unless the indices have x's rank, and at most x's sizes on axes other than `axis`; adds guards for symbolic
+/// sizes.
 static void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {
@@ -99,7 +100,7 @@ Types Iota::infer(Operands in) const {
 
 namespace {
 
-/// A list of indices along axes; negative ones count from the end. Throws E301 for an index outside its axis.
+/// A list of indices along axes; negative indices count from the end. Throws E301 for an index outside its axis.
 class Places {
  public:
   Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}

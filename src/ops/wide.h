@@ -88,8 +88,8 @@ struct Rows {
   int64_t start(int64_t row) const { return row / inner * size * inner + row % inner; }
 };
 
-/// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the number of elementary operations per item.
-/// Parts are short, so that the watch (deadline, stop) is checked every few milliseconds.
+/// Calls f(begin, end) for parts of [0, count), on all cores if the work is large; `cost` is the number of elementary
+/// operations per item. Parts are short, so that the watch (deadline, stop) is checked every few milliseconds.
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
 
 /// c[m, n] += a[m, k] * b[k, n], all row-major and dense.
