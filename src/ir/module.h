@@ -142,11 +142,10 @@ class Module {
   bool is_result(Value value) const { return result_places_.contains(value); }
   void move_before(Instruction& instruction, Instruction* place);
 
-  /// Returns the instruction before which append inserts new ones; null: append at the end.
+  /// Returns the instruction before which append inserts; null: append at the end.
   Instruction* place() const { return place_; }
   void set_place(Instruction* place) { place_ = place; }
 
-  /// Returns the source that new instructions get.
   const std::string& current_source() const { return source_; }
   void set_current_source(std::string source) { source_ = std::move(source); }
 
@@ -217,7 +216,6 @@ class Program {
   Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);
   const std::map<std::string, Symbol, std::less<>>& symbols() const { return symbols_; }
 
-  /// Conditions on sizes that are checked when their symbols get values.
   const std::vector<Guard>& guards() const { return guards_; }
   void add_guard(Guard guard);
 

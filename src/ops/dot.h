@@ -32,10 +32,10 @@ enum class Layout : uint8_t { channels_first, channels_last };
 std::span<const std::string_view> names(Layout);
 
 /// Convolution over any number of spatial axes, without bias. Operands: x (in `layout`); w[out, in / groups,
-/// kernel...], or if transposed w[in, out / groups, kernel...]; if not transposed, optionally the value of padding (a
-/// scalar; default 0). Pads may be negative. Spatial sizes of the result: out = (in + pad_begin + pad_end - dilation *
-/// (kernel - 1) - 1) / stride + 1; transposed: out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding -
-/// pad_begin - pad_end.
+/// kernel...], or if transposed w[in, out / groups, kernel...]; if not transposed, optionally the value of padding, a
+/// scalar (default 0). Pads may be negative. Spatial sizes of the result:
+/// out = (in + pad_begin + pad_end - dilation * (kernel - 1) - 1) / stride + 1; transposed:
+/// out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pad_begin - pad_end.
 struct Convolution {
   static constexpr std::string_view name = "convolution";
   std::vector<int64_t> strides = {}, dilations = {};

@@ -6,8 +6,7 @@
 /// end; an index out of range is a run-time error (E301).
 namespace weft {
 
-/// Selects slices along `axis`. Sizes of the result: x's sizes before the axis, the indices' sizes, x's sizes after the
-/// axis.
+/// Selects slices along `axis`. The result has x's sizes before the axis, the indices' sizes, x's sizes after the axis.
 struct Gather {
   static constexpr std::string_view name = "gather";
   int64_t axis = 0;
@@ -40,8 +39,8 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// x with `updates` written at `indices` along `axis`, or combined by `fn` with the elements at these places. Operands:
-/// x, indices, updates (of the indices' sizes).
+/// x with `updates` written, or combined by `fn`, at `indices` along `axis`. Operands: x; indices and updates of one
+/// shape.
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
@@ -52,8 +51,8 @@ struct ScatterElements {
   bool operator==(const ScatterElements&) const = default;
 };
 
-/// x with the slices in `updates` written at the coordinates in the last axis of `indices`, or combined by `fn` with
-/// the slices at these places. Operands: x, indices, updates.
+/// x with slices written, or combined by `fn`, at the coordinates in the last axis of indices. Operands: x, indices,
+/// updates.
 struct ScatterNd {
   static constexpr std::string_view name = "scatter_nd";
   ScatterFn fn = ScatterFn::replace;

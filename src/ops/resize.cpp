@@ -31,8 +31,7 @@ Types Resize::infer(Operands in) const {
     refuse("E151", name, ": the operand of scales and regions is ", in[1], ", not f64[3,", x.rank(), "]");
   length_is(name, "dims", dims.size(), x.rank());
   length_is(name, "scales", scales.size(), x.rank());
-  for (size_t axis = 0; axis < dims.size();
-       ++axis) {  // refuses an empty axis of x, unless the result's axis is empty too
+  for (size_t axis = 0; axis < dims.size(); ++axis) {  // refuses an empty axis of x if the result's axis is not empty
     if (!known_equal(dims[axis], x.dims[axis]))
       require_less_equal(min(dims[axis], 1), x.dims[axis], cat("resize: elements along axis ", axis, " of ", x));
   }

@@ -6,15 +6,13 @@
 /// to the scores, [batch, heads, query tokens, key tokens].
 namespace weft::frontend {
 
-/// Returns the size of x's last axis divided by `heads`. E151 if `heads` does not divide the size; a symbolic size gets
-/// a guard.
+/// Returns the size of x's last axis divided by `heads`. E151 for a remainder; a symbolic size gets a guard.
 Dim part_size(const Builder& b, Expr x, int64_t heads);
 /// Reshapes and transposes [batch, tokens, heads * size] to [batch, heads, tokens, size].
 Expr split_heads(const Builder& b, Expr x, int64_t heads);
 /// Transposes and reshapes [batch, heads, tokens, size] to [batch, tokens, heads * size].
 Expr join_heads(Expr x);
 
-/// Query, key and value, each [batch, heads, tokens, size].
 struct Heads {
   Expr q, k, v;
 };
@@ -32,8 +30,7 @@ Expr rotary_embedding(const Builder& b, Expr x, Value positions, Expr cosine, Ex
 /// Repeats each head of a key or value x, so that the result has `heads` heads.
 Expr repeat_heads(Expr x, const Dim& heads);
 
-/// Returns 1 / sqrt(head size), the factor of the scores. If the head size is symbolic, multiplies q by the factor and
-/// returns 1.
+/// Returns 1 / sqrt(head size). If the head size is symbolic, multiplies q by this factor and returns 1.
 double default_scale(Expr& q);
 
 /// The range of keys that a query may attend to: at most `left` keys before the query's own position, at most `right`
@@ -44,8 +41,7 @@ struct Reach {
   bool is_limited() const { return causal || left >= 0 || right >= 0; }
 };
 
-/// Returns a bool mask that broadcasts to [batch, 1, m, n]: true where query i, at position i + offset, may attend to
-/// key j.
+/// Returns a bool mask, broadcast to [batch, 1, m, n]: true where query i, at position i + offset, may see key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
 /// Converts a mask to a term that is added to the scores: true becomes 0 and false becomes -inf. A mask of numbers is
@@ -57,7 +53,6 @@ Expr padded_mask(Expr mask, const Dim& keys, DType type);
 /// Extends the last axis of x to `size` elements, filled with `fill`.
 Expr widened(Expr x, const Dim& size, double fill);
 
-/// The result of an attention and the scores that the node also returns.
 struct Scores {
   Expr result, scores;
 };

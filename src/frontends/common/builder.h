@@ -52,9 +52,8 @@ class Builder {
   Value emit(Op op, Values inputs) const;
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< returns all results
 
-  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given. The other elements give their
-  /// expressions if all of these are known, else run-time symbols in [0, `most[k]`] (no upper bound if `most` is
-  /// empty).
+  /// Returns a size for each element k of the i64 vector `computed`: known[k] if given. The other sizes are expressions
+  /// if all of these are known, else run-time symbols in [0, most[k]] (empty: without an upper bound).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).

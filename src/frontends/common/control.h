@@ -11,7 +11,6 @@ namespace weft::frontend {
 
 /// Returns `outer`, a value of an enclosing module, as a value of the body that `b` builds (Body::capture).
 inline Expr inside(const Builder& b, Value outer) { return {&b, b.body().capture(outer)}; }
-/// Returns the condition's value if it is known at compile time.
 std::optional<bool> known_condition(Value condition);
 
 // --- If --------------------------------------------------------------------------------------------------------------
@@ -28,8 +27,7 @@ Values choose(const Builder& b, Value condition, const Branch& yes, const Branch
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
 
-/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for these
-/// sizes.
+/// A loop. If a trip changes sizes of carried values, `body` is called again with symbols for these sizes.
 struct LoopForm {
   Dim trips = INT64_MAX;
   Value condition = {};          ///< the condition for the first trip; null: none

@@ -104,9 +104,7 @@ Expr along(Expr x, int64_t axis, int64_t rank);
 Expr iota(const Builder& at, const Dim& size, DType type = DType::i64);
 /// Returns the sizes as a vector of i64.
 Expr sizes(const Builder& at, Dims dims);
-/// Returns one size as a scalar.
 Expr scalar(const Builder& at, const Dim& size, DType type = DType::i64);
-/// Returns a tensor filled with `value`.
 Expr full(const Builder& at, DType type, const Dims& dims, double value);
 
 }  // namespace weft::frontend

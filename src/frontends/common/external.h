@@ -17,10 +17,8 @@ class ExternalFiles {
  public:
   /// Without a folder, every location is refused.
   ExternalFiles() = default;
-  /// Accepts files in the folder of the file `model`, and in that of its real path: Hugging Face's cache has symbolic
-  /// links.
+  /// Accepts files beside `model` and beside the real path of `model`: Hugging Face's cache has symbolic links.
   static ExternalFiles beside(const std::filesystem::path& model);
-  /// Accepts files in `folder` only.
   static ExternalFiles within(const std::filesystem::path& folder);
 
   /// Returns the bytes of the file at `location`. Errors E160 (refused) and E161 (missing or unreadable) name `tensor`.

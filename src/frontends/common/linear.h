@@ -2,8 +2,7 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Linear algebra by elimination, in loops over the columns. The last two axes are the matrices, all others are
-/// batches.
+/// Linear algebra by elimination, in loops over columns. The last two axes are matrices, all others are batches.
 namespace weft::frontend {
 
 /// Reshapes matrices [.., n, m] to [batch, n, m]; E140 for fewer than two axes.

@@ -80,8 +80,7 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t max_sweeps = 20;
 
-/// The carried values after a round, and the deviation of each pair from orthogonal before the round: 0 to 1, [batch,
-/// 1, n].
+/// The carried values after a round, and the deviation of each pair from orthogonal before it: 0 to 1, [batch, 1, n].
 struct Round {
   Values next;
   Expr apart;

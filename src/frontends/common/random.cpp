@@ -39,8 +39,7 @@ Words random_words(const RandomSource& from, const Dim& count) {
   return words;
 }
 
-/// Returns random integers below 2^`bits` as `type`: from the word `high`, or for 53 bits from the words `high` and
-/// `lower`.
+/// Returns random integers below 2^`bits` as `type`: from `high`, or for 53 bits from `high` and `lower`.
 Expr top_bits(Expr high, Expr lower, int bits, DType type) {
   if (bits <= 32) return convert(right(high, 32 - bits), type);
   return convert(right(high, 5) * 0x4000000 + right(lower, 6), type);

@@ -18,7 +18,6 @@ struct Step {
   Expr weight() const { return inside(body, weights.recurrent); }
   Expr clipped(Expr v) const { return within(v, form.clip); }
   static Expr within(Expr v, double bound) { return bound > 0 ? min(max(v, -bound), bound) : v; }
-  /// Returns the columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, size * Dim(g), size); }
   /// Adds the recurrent bias, from its column `first` on, to v.
   Expr with_bias(Expr v, const Dim& first) const {

@@ -12,7 +12,7 @@ using Activation = std::function<Expr(Expr)>;
 
 /// The kinds of cells. A cell computes the next state h' from the input x and the state h. The weights W and R have
 /// columns for each gate (Wh and Rh are the columns of gate h). a0, a1 and a2 are the activations; * is elementwise.
-/// The biases of x W and h R are left out.
+/// Biases are left out.
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)

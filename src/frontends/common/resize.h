@@ -22,7 +22,6 @@ class Resizing {
   /// scale of 0 stands for the new size divided by x's size.
   Resize op;
 
-  /// Sets the result's sizes of these axes.
   void set_sizes(const std::vector<int64_t>& axes, const Dims& sizes);
   /// Multiplies sizes by scales and rounds down. The product is rounded to f32 first, as in onnxruntime: 10 * 0.7f is
   /// 7. E155 for a scale that is not above 0.

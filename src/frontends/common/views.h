@@ -15,8 +15,7 @@ Expr reshape_to(Expr x, Dims dims, bool zero_copies = false);
 /// Returns the sizes in `shape`, an i64 vector with run-time elements; resolves -1 and 0 as reshape_to does.
 Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 
-/// One axis of a numpy slice, x[start:end:step]: a negative bound counts from the end, a bound outside is clamped. The
-/// step is not 0.
+/// One axis of a numpy slice, x[start:end:step]. Negative bounds count from the end, bounds outside are clamped.
 struct Cut {
   int64_t axis = 0;
   std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that is known only at run time

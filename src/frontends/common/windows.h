@@ -10,8 +10,7 @@
 /// (`channels_last(convolution(channels_first(x), w, window))`); passes choose the layout and remove the transposes.
 namespace weft::frontend {
 
-/// A window. Each list has one entry per spatial axis; empty: strides and dilations 1, pads 0. A negative pad removes
-/// elements.
+/// A window; lists have one entry per spatial axis (empty: strides and dilations 1, pads 0). Negative pads cut x.
 struct Window {
   std::vector<int64_t> kernel = {}, strides = {}, dilations = {};
   Dims pads_begin = {}, pads_end = {};
@@ -48,10 +47,8 @@ Expr transposed_convolution(Expr x, Expr w, Window window, std::vector<int64_t> 
 /// Returns y[batch, channels, ...] + bias[channels], or y if bias is null.
 Expr with_bias(Expr y, Value bias);
 
-/// The options of a pooling, besides its window.
 struct PoolForm {
-  bool round_up =
-      false;  ///< ceil mode: one more window if elements are left, unless that window begins in the end padding
+  bool round_up = false;  ///< ceil mode: a window for the elements left, unless it would begin in the end padding
   bool count_include_pad = false;  ///< true: averages count padding as zeros; false: averages omit padding
   int64_t p = 2;                   ///< of PoolFn::lp: (sum of |x|^p)^(1/p)
 };

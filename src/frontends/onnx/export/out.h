@@ -43,7 +43,6 @@ class Out {
 
   const std::string& name(Value value) const { return names_.at(value); }
   void set_name(Value value, std::string name) { names_.insert_or_assign(value, std::move(name)); }
-  /// Returns an unused name.
   std::string new_name(const std::string& base);
 
   /// Sets the source, a node of the imported model. Later nodes are named after the source, and errors mention it.

@@ -133,8 +133,7 @@ Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& f
   return Bytes(std::move(joined));
 }
 
-/// Returns the low `width` bytes of each number: int32_data, int64_data and uint64_data hold an element of at least 8
-/// bits, or a byte of packed smaller elements, in each number.
+/// Returns the low `width` bytes of each number: an element, or a byte of packed elements of fewer than 8 bits.
 Bytes narrow(const std::vector<int64_t>& values, size_t width) {
   std::vector<std::byte> out(values.size() * width);
   for (size_t i = 0; i < values.size(); ++i) std::memcpy(out.data() + i * width, &values[i], width);

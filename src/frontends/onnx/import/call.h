@@ -40,7 +40,6 @@ class Call : public frontend::Builder {
   Value optional_input(size_t i) const;  ///< null if it is not given
   Values inputs(size_t from = 0) const;  ///< inputs `from`, `from` + 1 ...; E140 if one is not given
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
-  /// Throws E140 if the node has fewer than `least` or more than `most` inputs.
   void expect_inputs(size_t least, size_t most) const;
   /// Takes pairs of an input's number and the rank it needs. Throws E151 for a given input of a different rank.
   void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
@@ -52,8 +51,8 @@ class Call : public frontend::Builder {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// Returns the only element of integer input `i`, as `sizes` does; E140 if the input has several elements or none.
   Dim size(size_t i, int64_t least = 0) const;
-  /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
-  /// depends on a symbol.
+  /// Returns the elements of integer input `i`: E159 if they are unknown until the run, E122 if one depends on a
+  /// symbol.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t integer_input(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   /// Returns the tensor in input `i` if it is constant, otherwise nothing.
@@ -94,8 +93,7 @@ class Call : public frontend::Builder {
   Scope& scope() const { return scope_; }
 
  private:
-  /// Throws E159: input `i` is not known at compile time. `what` ends the error's sentence: "gives its axes, which
-  /// ...".
+  /// Throws E159: input `i` is not known at compile time. `what` ends the sentence: "gives its axes, which ...".
   [[noreturn]] void needs_constant(size_t i, std::string what) const;
   const Attribute* find(std::string_view name) const;
   /// Returns the attribute's value as a T; null if it is not given; E141 if it is of another kind.

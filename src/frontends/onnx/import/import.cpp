@@ -326,8 +326,7 @@ bool names_size(std::string_view text) {
 Dim Importer::declared_dim(const Dimension& dim) {
   if (dim.value && *dim.value >= 0) return *dim.value;
   if (dim.value || !names_size(dim.name)) return program_->fresh_symbol("d");
-  // Exporters name sizes "past + seq". Such a text is an expression if each name in the text is also the name of a
-  // size.
+  // Exporters name sizes "past + seq". Such a text is an expression if each name in it is also the name of a size.
   std::vector<std::string> unknown;
   auto symbol_of = [&](std::string_view name) {
     if (!plain_names_.contains(name)) unknown.emplace_back(name);

@@ -13,8 +13,7 @@
 
 namespace weft::onnx {
 
-/// A node of the main graph, and why it cannot be translated or was not checked (because it reads the result of such a
-/// node).
+/// A node of the main graph, and why it was not translated: its own fault, or the fault of a node that it depends on.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
@@ -51,8 +50,7 @@ struct StaticNeeds {
 };
 
 struct ImportOptions {
-  /// Sizes of graph inputs that replace the sizes in the model, by input name. Symbols in them become symbols of the
-  /// program.
+  /// Sizes of graph inputs, by name, instead of the model's sizes. Symbols in them become symbols of the program.
   std::map<std::string, Dims> shapes = {};
   /// Bounds of the model's symbolic sizes, by name.
   std::map<std::string, Symbol> symbols = {};
@@ -64,8 +62,7 @@ struct ImportOptions {
   int64_t max_nodes = 0;               ///< limit after functions are expanded; 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;           ///< limit of graphs within graphs and of functions within functions
   SizeDecisions* decisions = nullptr;  ///< takes the caller's decisions and receives the importer's
-  /// If set, receives the faults of nodes, and the import goes on: the program then contains the nodes that could be
-  /// translated.
+  /// If set, receives the faults of nodes, and the import goes on with the nodes that can be translated.
   std::vector<NodeFault>* faults = nullptr;
   StaticNeeds* needs = nullptr;  ///< if the import fails: receives the model's needs
 };

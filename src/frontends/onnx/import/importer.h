@@ -46,8 +46,7 @@ class Importer {
   Value find(Scope& scope, std::string_view name) const;
   /// Translates `graph` into scope.module(). Its inputs must be in `scope` already. Returns its outputs.
   Values body(const Graph& graph, Scope& scope);
-  /// Returns the type that a graph input declares. Named sizes become symbols of these names, unnamed sizes new
-  /// symbols.
+  /// Returns the type that a graph input declares. Named sizes become symbols of these names, open sizes new symbols.
   Type declared_type(const ValueInfo& value);
   /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);

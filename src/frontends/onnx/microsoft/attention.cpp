@@ -245,9 +245,8 @@ Values quantized_attention(Call& c) {
   return attention_of(c, matmul(real(0, 3, 6), real(1, 4, 7)), {.mask = 5, .past = 8});
 }
 
-/// Returns T5's bias of scores: a learnt number for each head and bucket of distances, [1, heads, rows, keys]. Half of
-/// the buckets hold one distance each. For longer distances, up to max_distance, the bucket's number grows with the
-/// logarithm of the distance.
+/// Returns T5's bias of scores, [1, heads, rows, keys]: a learnt number for each head and bucket of distances. Half of
+/// the buckets hold one distance each; the other buckets hold ranges that grow with the distance, up to max_distance.
 Values relative_position_bias(Call& c) {
   Expr table = arg(c, 0);  // [buckets, heads]
   double most = static_cast<double>(c.integer("max_distance"));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's attention over caches of keys and values [batch, kv_heads, tokens, size]: SparseAttention and
-// GroupQueryAttention. Caches of the latter may have room behind the last token, be quantised, or hold only the last
-// tokens.
+// GroupQueryAttention (with caches that may have unused room, be quantised, or hold only the last tokens).
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/ops/attention.h"
@@ -10,8 +9,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns q, k and v, from separate inputs or one packed input; applies RMS norms to q and k if the node has inputs
-/// `norms` and `norms` + 1, the weights.
+/// Returns q, k and v, from separate inputs or one packed input; input `norms` and the next are weights of RMS norms.
 Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   Expr q = arg(c, 0);
   auto normalised = [&](Expr x, size_t weight, const char* own_epsilon) {
@@ -127,8 +125,7 @@ Expr rotated_heads(Call& c, Expr x, Value positions, size_t cosine) {
   return rotary_embedding(c, x, positions, arg(c, cosine), arg(c, cosine + 1), part, c.flag("rotary_interleaved"));
 }
 
-/// Applies the rotary embedding to q and k if do_rotary is set. `given` holds the positions; null: positions from
-/// `at.start` on.
+/// Applies the rotary embedding to q and k if do_rotary is set. Positions are `given`, or from `at.start` on.
 void turn(Call& c, Heads& h, const NewTokens& at, Value given, size_t cosine) {
   c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
@@ -150,8 +147,7 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. If the cache's number of heads is symbolic, a guard requires the number of heads of
-/// `fresh`.
+/// Returns the cache in an input. A guard requires that a symbolic number of heads equals the heads of `fresh`.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
@@ -184,8 +180,7 @@ Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
     return tokens - over * step;
   };
   Expr before = held(at.start), first = at.start - before;
-  Expr from =
-      at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // index of the token that each slot copies
+  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the token that each slot copies
   from = min(max(from, 0), scalar(c, all) - 1.0);
   auto kept = [&](Expr x) {
     Dims dims = x.dims();
@@ -281,9 +276,8 @@ Values group_query_attention(Call& c) {
 
 // --- SparseAttention -------------------------------------------------------------------------------------------------
 
-/// Returns bool[layouts, blocks * blocks]: true if a block of queries (row) attends to a block of keys (column). The
-/// input is compressed sparse rows: row pointers [layouts, blocks + 1] and column indices [layouts, most], -1 after the
-/// last.
+/// Returns bool[layouts, blocks * blocks]: true if a block of queries (row) attends to a block of keys (column). Reads
+/// compressed sparse rows: row pointers [layouts, blocks + 1], column indices [layouts, most] (-1: unused).
 Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Dim layouts = pointers.dims()[0], blocks = pointers.dims()[1] - 1, most = columns.dims()[1];
   pointers = convert(pointers, DType::i64), columns = convert(columns, DType::i64);

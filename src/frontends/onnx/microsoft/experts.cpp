@@ -198,8 +198,7 @@ Values experts(Call& c) {
   return mixture(c, e, routes_of(c));
 }
 
-/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits, the first in the low bits; returns the first `count` of each
-/// row.
+/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits, the first in the low bits; returns `count` of each row.
 Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
   Expr bytes = arg(c, input);
   if (bytes.dtype() != DType::u8) c.fail("E141", cat("needs u8 for packed weights, has ", bytes.value.shape()));

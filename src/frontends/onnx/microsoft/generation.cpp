@@ -152,8 +152,7 @@ Expr best_of(const Builder& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
 }
 
-/// A rule that chooses one token for each row of scores[batch, vocabulary]: i32[batch, 1]. A choice may change `state`
-/// for the next choice.
+/// A rule that chooses a token for each row of scores[batch, vocabulary], i32[batch, 1], and may update `state`.
 struct Choice {
   std::function<Expr(const Builder& b, Expr scores, Values& state)> choose;
   Values state = {};

@@ -113,8 +113,7 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
-/// Computes gate * value and its normalised form. The gate is computed from keys and queries, [batch, tokens, branches,
-/// size].
+/// Computes gate * value and its normalised form. Keys and queries [batch, tokens, branches, size] give the gate.
 Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);

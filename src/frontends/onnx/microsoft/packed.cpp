@@ -91,8 +91,7 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
 }
 
 /// Returns the cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token
-/// without a slot repeats the write of the first token with a slot. If no token has a slot, the old contents are
-/// written.
+/// without a slot repeats the write of the first token with a slot, or if there is none, writes the old contents.
 Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   const Dims d = cache.dims();
   Expr flat = reshape(cache, {d[0] * d[1], d[2], d[3]});

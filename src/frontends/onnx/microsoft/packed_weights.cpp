@@ -67,9 +67,8 @@ Expr q5_0(const Block& b) {
 Expr q8_0(const Block& b) { return b.scale(0) * convert(b.signed_bytes(2, 32), DType::f32); }
 Expr q2_0(const Block& b) { return b.scale(0) * convert(each_bits(b, b.at(2, 16), 2) - 1, DType::f32); }
 
-/// Unpacks eight groups of 32 elements, each with a scale and an offset of 6 bits. In groups 0 to 3, each of the two is
-/// the low 6 bits of a byte. In groups 4 to 7, the low 4 bits are in other bytes, and the high 2 bits in the bytes of
-/// groups 0 to 3.
+/// Unpacks eight groups of 32 elements, each with a 6-bit scale and a 6-bit offset. For groups 0 to 3, these are the
+/// low 6 bits of eight bytes; for groups 4 to 7, the high 2 bits of these bytes and 4 bits of further bytes.
 Expr q5_k(const Block& b) {
   Expr low = b.at(4, 4), middle = b.at(8, 4), high = b.at(12, 4);
   Expr scales = b.join({bits_of(low, 0, 6), bits_of(high, 0, 4) + bits_of(low, 6, 2) * 16});

@@ -27,8 +27,7 @@ struct Tokens {
   Expr sequence, number, position;  ///< [tokens]: the sequence; the token's index among new tokens, among all
 };
 
-/// Returns sequence and positions of `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past
-/// lengths, [batch].
+/// Returns sequence and positions of `count` new tokens, from running sums of lengths i64[batch + 1] and past lengths.
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences given by the running sums of their lengths. A run fails unless the sums begin at 0, end at the number of
@@ -47,8 +46,8 @@ struct Continued {
   Dim tokens, reach;
 
   Continued(Call& call, Expr x, Expr before);
-  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at row `start`. The three i64
-  /// operands are broadcast.
+  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; i64 operands are
+  /// broadcast.
   Expr at(Expr sequence, Expr start, Expr position) const;
   /// Returns the last `reach` rows of each sequence, [batch, reach, n].
   Expr last(const Ragged& r) const;

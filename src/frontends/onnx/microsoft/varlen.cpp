@@ -61,8 +61,7 @@ Packed packed_of(Call& c) {
   return p;
 }
 
-/// Returns input i as f32[tokens, heads, width]. The input is [tokens.., heads], or if it holds decays (input 4) also
-/// [tokens.., heads, width].
+/// Returns input i, [tokens.., heads] or (decays, input 4) [tokens.., heads, width], as f32[tokens, heads, width].
 Expr gate_of(Call& c, size_t i, const Packed& p) {
   Expr x = convert(arg(c, i), DType::f32);
   int64_t extra = x.rank() - static_cast<int64_t>(p.leading.size());
@@ -125,8 +124,7 @@ PaddedRows padded_rows(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Returns one row for each sequence, which concatenates three quantities of the first `capacity` tokens: the decays,
-/// the keys, and the terms that the tokens add to the state.
+/// Returns a row for each sequence: decays, keys and terms added to the state, of the first `capacity` tokens.
 Expr state_update(Call& c, const PaddedRows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);

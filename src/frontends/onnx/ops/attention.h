@@ -6,8 +6,7 @@
 /// Functions for the attention operators of both ai.onnx and com.microsoft, in addition to common/attention.h.
 namespace weft::onnx {
 
-/// Translates RotaryEmbedding. Input 0 is x, of rank 3 or 4; `cosine` and `sine` are the indices of these inputs, which
-/// differ between the domains.
+/// Translates RotaryEmbedding of x (input 0, rank 3 or 4); `cosine` and `sine` are the indices of these inputs.
 Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t heads);
 
 /// Returns the attribute `scale`, or default_scale(q) if the attribute is 0 or missing.

@@ -91,8 +91,7 @@ Values normalizer(Call& c) {
   return {select(equal(size, 0), x, x / size)};
 }
 
-/// Imports OneHotEncoder: one column for each category. Unknown categories give zeros or, if `zeros` is 0, a run-time
-/// error.
+/// Imports OneHotEncoder: a column for each category. Unknown categories give zeros, or E301 if `zeros` is 0.
 Values one_hot_encoder(Call& c) {
   auto strings = c.strings("cats_strings");
   auto numbers = c.integers("cats_int64s");
@@ -212,8 +211,7 @@ Values linear_classifier(Call& c) {
   return classified(c, labels, scores);
 }
 
-/// Returns a support vector machine's kernel function for x[rows, features] and supports[supports, features]: [rows,
-/// supports].
+/// Returns a support vector machine's kernel of x[rows, features] and supports[supports, features]: [rows, supports].
 Expr kernel_of(Call& c, Expr x, Expr supports) {
   std::string kind = c.text("kernel_type", "LINEAR");
   auto p = c.floats("kernel_params");
@@ -252,8 +250,7 @@ Values svm_regressor(Call& c) {
 }
 
 /// Computes one-vs-one decision values, [rows, pairs], from kernel values near[rows, supports]. Coefficients are
-/// libsvm's (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for class i's supports, row i for class j's
-/// supports.
+/// libsvm's (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for supports of class i, row i for class j.
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
   auto classes = std::ssize(supports_of);

@@ -8,8 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Refuses a division of integers by a constant that contains 0. Division by a 0 that is computed at run time gives 0
-/// and does not trap.
+/// Refuses an integer division by a constant with a 0. Division by a 0 computed at run time gives 0 and does not trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
@@ -50,8 +49,7 @@ Values variadic(Call& c, Fn fn) {
 
 Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
 
-/// Imports Pow. Base and exponent may differ in type; the result has the base's type. Integer powers are computed in
-/// f64.
+/// Imports Pow. Base and exponent may differ in type; the result has the base's type. Integer powers use f64.
 Values power(Call& c) {
   c.expect_inputs(2, 2);
   Values in = two_operands(c);

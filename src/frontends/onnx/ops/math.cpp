@@ -13,8 +13,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns the axes to reduce, from input 1 or, in older opsets, an attribute. Without given axes, returns all axes, or
-/// none with noop_with_empty_axes.
+/// Returns the axes to reduce, from input 1 or an attribute; by default all axes, or none with noop_with_empty_axes.
 std::vector<int64_t> reduced_axes(Call& c) {
   int64_t rank = c.input(0).rank();
   bool keeps_all = c.flag("noop_with_empty_axes");

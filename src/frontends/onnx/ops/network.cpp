@@ -149,8 +149,7 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
   return select(Expr{&c, is_whole}, Expr{&c, c.emit(Quantize{.to = c.dtype(0)}, in)}, q);
 }
 
-/// Returns a run-time bool: true if the window covers all of x[batch, channel, spatial...]. Returns null if the window
-/// cannot cover x, or if there may be pads.
+/// Returns a run-time bool: true if the window covers all spatial axes of x. Null if it cannot, or may have pads.
 Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
   if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
@@ -163,7 +162,6 @@ Value covers_all(Call& c, const Window& window, Expr x) {
   return all;
 }
 
-/// Dequantises, averages and quantises.
 Values qlinear_average_pool(Call& c) {
   c.expect_inputs(4, 5);
   bool is_last = c.flag("channels_last");
@@ -353,8 +351,7 @@ Values rms_normalization(Call& c) {
   return out;
 }
 
-/// Imports com.microsoft's GroupNorm and SkipGroupNorm. The latter first adds the skip and its bias; the sum is output
-/// 1.
+/// Imports GroupNorm and SkipGroupNorm. The latter first adds the skip and its bias; the sum is output 1.
 Values diffusion_group_norm(Call& c, bool has_skip) {
   Expr x = arg(c, 0);
   bool is_last = c.flag("channels_last", true);

@@ -372,8 +372,7 @@ Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
   // Quantize rounds before it adds the zero point, onnxruntime after it: with an odd zero point, halves would round to
-  // different neighbours. So for an odd zero point, y + scale is rounded. The even rest of the zero point is added
-  // after rounding.
+  // different neighbours. So for an odd zero point, Quantize gets y + scale and adds only the even rest.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

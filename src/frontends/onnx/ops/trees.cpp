@@ -172,8 +172,8 @@ void check_feature(Call& c, int64_t feature) {
   if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature, ", not in [0, 2^31 - 1)"));
 }
 
-/// Allocates the weights of all leaves, 0 at first. Refuses sizes out of proportion to `listed`, the number of weights
-/// in the model.
+/// Sets the weights of all leaves to 0. Refuses sizes out of proportion to `listed`, the number of weights in the
+/// model.
 void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
   constexpr double free = 1 << 20, each = 64;
   if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
@@ -284,8 +284,7 @@ Values tree_classifier(Call& c) {
 
 // ---- TreeEnsemble, which replaces the two operators above: lists of nodes, leaves and roots, addressed by index.
 
-/// Reads the set of members of each node with Mode::member. The sets are listed in the order of the nodes, each ended
-/// by NaN.
+/// Reads the members of each node with Mode::member. The sets are listed in the order of the nodes, each ended by NaN.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;
