@@ -39,8 +39,7 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// x with `updates` written, or combined by `fn`, at `indices` along `axis`. Operands: x; indices and updates of one
-/// shape.
+/// x with `updates` written, or combined by `fn`, at `indices` along `axis`. Operands: x, indices, updates.
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
@@ -51,7 +50,7 @@ struct ScatterElements {
   bool operator==(const ScatterElements&) const = default;
 };
 
-/// x with slices written, or combined by `fn`, at the coordinates in the last axis of indices. Operands: x, indices,
+/// x with slices written, or combined by `fn`, at coordinates in the last axis of indices. Operands: x, indices,
 /// updates.
 struct ScatterNd {
   static constexpr std::string_view name = "scatter_nd";

@@ -42,13 +42,13 @@ struct LoopForm {
 /// axis. E158 for a body with results that do not fit the loop.
 Values build_loop(const Builder& b, LoopForm form);
 
+using TripBody = std::function<Values(const Builder& body, const Dim& trip, const Values& carried)>;
 /// Builds a loop with a number of trips that is known before it begins:
 ///
 ///     Values y = loop_over(b, steps, {state}, 1, [&](const Builder& body, const Dim& trip, const Values& carried) {
 ///       Expr next = tanh(Expr{&body, carried[0]} + inside(body, bias));
 ///       return Values{next, next};   // carried, rows
 ///     });
-using TripBody = std::function<Values(const Builder& body, const Dim& trip, const Values& carried)>;
 Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 /// Builds a loop like loop_over, which ends early when the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);

@@ -15,8 +15,7 @@ inline Expr gather_elements(Expr x, Expr index, int64_t axis) {
   return {x.at, x.at->emit(GatherElements{.axis = axis}, {x, index})};
 }
 /// Gathers slices of x[batches..., n..., after...] to [batches..., places..., after...]. The last axis of
-/// index[batches..., places..., axes] holds a coordinate for each of the axes n..., which follow the first `batch`
-/// axes.
+/// index[batches..., places..., axes] holds coordinates along the axes n..., which follow the first `batch` axes.
 inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
   return {x.at, x.at->emit(GatherNd{.batch = batch}, {x, index})};
 }

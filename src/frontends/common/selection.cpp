@@ -61,8 +61,8 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off) {
   return select(equal(along(iota(c, depth), axis, indices.rank()), wrapped), on, off);
 }
 
-// Stream compaction: writes the index of each true element to the position that equals the number of true elements
-// before. The indices of false elements are written to one extra element, which is dropped.
+// Stream compaction: writes the index of each true element to the position that equals the number of preceding true
+// elements. The indices of false elements are written to one extra element, which is dropped.
 Expr true_places(Expr flags) {
   const Builder& c = *flags.at;
   const Dim size = flags.dims()[0];

@@ -154,8 +154,7 @@ TypeProto read_tensor_type(Wire wire, TypeProto::Kind kind) {
 
 TypeProto read_type(Wire wire, int depth);
 
-/// Reads a container's type. The inner type is in field 1; a map has its key type in field 1, its value type in field
-/// 2.
+/// Reads a container's type. Field 1 has the inner type; a map has its key type in field 1, its value type in field 2.
 TypeProto read_container_type(Wire wire, TypeProto::Kind kind, int depth) {
   TypeProto type{.kind = kind};
   uint32_t inner_field = kind == TypeProto::Kind::map ? 2 : 1;

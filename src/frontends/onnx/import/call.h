@@ -51,8 +51,7 @@ class Call : public frontend::Builder {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// Returns the only element of integer input `i`, as `sizes` does; E140 if the input has several elements or none.
   Dim size(size_t i, int64_t least = 0) const;
-  /// Returns the elements of integer input `i`: E159 if they are unknown until the run, E122 if one depends on a
-  /// symbol.
+  /// Returns the elements of integer input `i`: E159 if unknown until the run, E122 if one depends on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t integer_input(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   /// Returns the tensor in input `i` if it is constant, otherwise nothing.

@@ -24,7 +24,7 @@ Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
 /// The sequence and the positions of each token.
 struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: the sequence; the token's index among new tokens, among all
+  Expr sequence, number, position;  ///< [tokens]: sequence index; token index among new tokens, among all tokens
 };
 
 /// Returns sequence and positions of `count` new tokens, from running sums of lengths i64[batch + 1] and past lengths.
@@ -46,8 +46,7 @@ struct Continued {
   Dim tokens, reach;
 
   Continued(Call& call, Expr x, Expr before);
-  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; i64 operands are
-  /// broadcast.
+  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; operands are broadcast.
   Expr at(Expr sequence, Expr start, Expr position) const;
   /// Returns the last `reach` rows of each sequence, [batch, reach, n].
   Expr last(const Ragged& r) const;

@@ -139,7 +139,7 @@ Values average_pool(Call& c) {
 }
 
 /// Quantises y with inputs 3 and 4. If `is_whole` (null: never), the windows cover the whole picture: then, as in
-/// onnxruntime, rounds before it adds the zero point.
+/// onnxruntime, the zero point is added after rounding.
 Expr quantized_average(Call& c, Expr y, Value is_whole) {
   Value zero = c.optional_input(4);
   Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), zero, c.dtype(0))};

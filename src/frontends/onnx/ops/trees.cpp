@@ -172,8 +172,7 @@ void check_feature(Call& c, int64_t feature) {
   if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature, ", not in [0, 2^31 - 1)"));
 }
 
-/// Sets the weights of all leaves to 0. Refuses sizes out of proportion to `listed`, the number of weights in the
-/// model.
+/// Sets all leaf weights to 0. Refuses sizes out of proportion to `listed`, the number of weights in the model.
 void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
   constexpr double free = 1 << 20, each = 64;
   if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
