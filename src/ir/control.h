@@ -18,8 +18,9 @@ struct Bind {
 };
 
 /// Runs the first of two bodies if operand 0 (bool[]) is true, else the second. Operands 1 to `first` (inclusive) are
-/// the arguments of the first body, the rest those of the second. Both bodies have results of `types`. A size that
-/// differs between the bodies is a symbol of `sets` in `types`; the symbol gets the size from the body that ran.
+/// the arguments of the first body, the other operands the arguments of the second. Both bodies have results of
+/// `types`. A size that differs between the bodies is a symbol of `sets` in `types`; the symbol gets the size from the
+/// body that ran.
 struct If {
   static constexpr std::string_view name = "if";
   int64_t first = 0;

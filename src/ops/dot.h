@@ -64,9 +64,9 @@ struct Convolution {
 enum class PoolFn : uint8_t { max, average, lp };
 std::span<const std::string_view> names(PoolFn);
 
-/// Pooling over the spatial axes. Padding counts as -inf for max; an average includes it only with count_include_pad.
-/// round_up adds a partial last window, as ONNX ceil_mode does, unless that window would start in the padding at the
-/// end. max can also return indices (i64): flat positions in x's channels-first order.
+/// Pooling over the spatial axes. Padding counts as -inf for max; an average includes padding only with
+/// count_include_pad. round_up adds a partial last window, as ONNX ceil_mode does, unless that window would start in
+/// the padding at the end. max can also return indices (i64): flat positions in x's channels-first order.
 struct Pool {
   static constexpr std::string_view name = "pool";
   PoolFn fn = PoolFn::max;

@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// A value with a label for each axis: a letter, or 128 + i for the i-th axis of "...", counted from the last one.
+/// A value with a label for each axis: a letter, or 128 + i for the i-th axis of "...", counted from the last axis.
 struct Labelled {
   Expr value;
   std::string labels;

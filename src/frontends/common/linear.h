@@ -20,8 +20,8 @@ Expr inverse(Expr x);
 /// Returns the Cholesky factor l, a lower triangle with l l^T = x. Reads only the lower triangle of x. The factor
 /// contains NaN if x is not positive definite.
 Expr cholesky(Expr x);
-/// Solves a y = b for a triangular matrix a. Reads only the lower triangle of a, or with `upper` the upper one. With
-/// `unit`, the diagonal is taken as ones.
+/// Solves a y = b for a triangular matrix a. Reads only the lower triangle of a, or with `upper` the upper triangle.
+/// With `unit`, the diagonal is taken as ones.
 Expr solved_triangle(Expr a, Expr b, bool upper, bool unit);
 
 }  // namespace weft::frontend

@@ -19,8 +19,8 @@ struct Window {
 /// Fills each empty list except `kernel` with its default, once for each of `axes` axes.
 void fill_defaults(Window& window, size_t axes);
 
-/// Sets pads so that there are ceil(size / stride) windows along each axis. If an axis needs an odd number of
-/// padded elements, the extra one is after the image with `upper`, else before it. The kernel must be set.
+/// Sets pads so that there are ceil(size / stride) windows along each axis. If an axis needs an odd number of padded
+/// elements, the extra element is after the image with `upper`, else before the image. The kernel must be set.
 void pad_same(Window& window, const Dims& spatial, bool upper = true);
 /// Sets pads of a transposed convolution so that its result has the spatial sizes `wanted`.
 void pad_transposed(Window& window, const std::vector<int64_t>& output_padding, const Dims& spatial, const Dims& wanted,

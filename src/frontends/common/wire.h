@@ -36,7 +36,7 @@ class Wire {
   float float32(std::string_view name);
   std::span<const std::byte> bytes(std::string_view name);
   std::string_view text(std::string_view name);
-  /// Returns a reader for a nested message, which must not outlive this reader. `index` is its index in a list, or -1.
+  /// Returns a reader for a nested message, which must not outlive this reader. `index`: position in a list, or -1.
   Wire message(std::string_view name, int64_t index = -1);
 
   /// Appends the values of a repeated number, packed or not.

@@ -27,7 +27,7 @@ int64_t count(const std::vector<T>& list) {
   return static_cast<int64_t>(list.size());
 }
 
-/// The fields of an AttributeProto; `type` selects the one that is kept.
+/// The fields of an AttributeProto; `type` selects the field that is kept.
 struct AttributeFields {
   int64_t type = 0;
   float number = 0;

@@ -465,7 +465,7 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 }
 
 /// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
-/// Returns false if none is left. Decisions in `known` are the caller's and stay.
+/// Returns false if all guesses were flipped. Decisions in `known` are the caller's and stay.
 static bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);

@@ -20,7 +20,7 @@ struct NodeFault {
 };
 
 /// An assumption about two sizes that decides the rank of a value: which branch of an If is taken, or whether Squeeze
-/// removes an axis. The program checks it by a guard.
+/// removes an axis. A guard of the program checks the assumption.
 struct SizeDecision {
   Guard::Kind kind = Guard::Kind::equal;
   Dim a, b;

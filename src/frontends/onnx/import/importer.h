@@ -44,14 +44,14 @@ class Importer {
 
   /// Returns the value that `name` means in `scope`; null if there is none.
   Value find(Scope& scope, std::string_view name) const;
-  /// Translates `graph` into scope.module(). Its inputs must be in `scope` already. Returns its outputs.
+  /// Translates `graph` into scope.module(). The graph's inputs must be in `scope` already. Returns the outputs.
   Values body(const Graph& graph, Scope& scope);
   /// Returns the type that a graph input declares. Named sizes become symbols of these names, open sizes new symbols.
   Type declared_type(const ValueInfo& value);
   /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
-  /// Returns whether `kind` holds between `a` and `b`, for operators that must know it at compile time. If the bounds
-  /// of symbols leave both outcomes possible, takes the caller's decision, else `guess`, and adds a guard.
+  /// Returns whether `kind` holds between `a` and `b`, for operators that need the answer at compile time. If the
+  /// bounds of symbols leave both outcomes possible, takes the caller's decision, else `guess`, and adds a guard.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
   /// Removes the modules that were added since `mark`, and all decisions after the first `decisions`.
   void forget_since(Program::Mark mark, size_t decisions);

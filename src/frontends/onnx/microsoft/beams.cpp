@@ -168,7 +168,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   Expr beam = apply(Fn::div, place, size), token = place - beam * size;
   Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
   Expr factor = length_factor(b, r, length);
-  // Of the best k candidates, those that append the end token are finished.
+  // A candidate is finished if it is among the best k and appends the end token.
   Expr finished = slice(ends, 1, 0, k) & goes_on;
   Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
   keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);

@@ -30,7 +30,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
   return r;
 }
 
-/// Returns bool[batch, vocabulary], true for those tokens of ids[batch, n] for which `counts` is true.
+/// Returns bool[batch, vocabulary], true for the tokens of ids[batch, n] for which `counts` is true.
 static Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
@@ -219,9 +219,9 @@ struct SamplingRules {
   Value presence;
 };
 
-/// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double>
-/// makes it from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod (2^31 - 1)).
-/// onnxruntime uses this generator, so the same seed gives the same tokens.
+/// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], computed like
+/// std::uniform_real_distribution<double> from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s =
+/// 16807 s mod (2^31 - 1)). onnxruntime uses this generator, so the same seed gives the same tokens.
 Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
   Values y = loop_over(b, count, {state}, 1, [&](const Builder& i, const Dim&, const Values& carried) {

@@ -52,7 +52,7 @@ Expr joined_masks(Call& c, Value mask, Expr sees, DType type) {
   return mask ? Expr{&c, mask} + hidden : hidden;
 }
 
-/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys outside of it.
+/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys outside of `reach`.
 Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& past) {
   Value mask;
   DType type = q.dtype();

@@ -43,7 +43,7 @@ Values binarizer(Call& c) {
   return {convert(x > c.number("threshold", 0), x.dtype())};
 }
 
-/// Returns numbers, one for each feature (the last axis of x) or one for all, as a constant vector.
+/// Returns `numbers` as a constant vector: one number for each feature (last axis of x), or one for all features.
 Expr per_feature(Call& c, Expr x, const std::vector<double>& numbers, std::string_view name) {
   auto count = std::ssize(numbers);
   if (count != 1 && !known_equal(x.dims().back(), count))
@@ -126,7 +126,7 @@ Values feature_vectorizer(Call& c) {
   return {concat(c, parts, 1)};
 }
 
-/// Returns the keys or values of a LabelEncoder, from whichever attribute holds them.
+/// Returns the keys or values of a LabelEncoder, from the attribute that holds them.
 Tensor labels(Call& c, std::string_view which) {
   for (auto kind : {"strings", "int64s", "floats", "tensor"}) {
     std::string name = cat(which, "_", kind);

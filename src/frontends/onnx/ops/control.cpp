@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// True for a loop with few trips that carries a list of known items: it is unrolled, so that the items stay known.
+/// True for a loop with few trips that carries a list of known items. Unrolling such a loop keeps the items known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();

@@ -113,7 +113,7 @@ Values leaky_relu(Call& c) {
   return {select(x < 0, x * c.number("alpha", 0.01f), x)};
 }
 
-/// Imports PRelu. Before opset 7 a vector of slopes has one slope for each channel, whatever x's rank.
+/// Imports PRelu. Before opset 7 a vector of slopes has one slope for each channel, for any rank of x.
 Values prelu(Call& c) {
   Expr x = arg(c, 0), slope = arg(c, 1);
   bool are_channels = c.opset() < 7 && slope.rank() == 1 && !known_equal(slope.dims()[0], 1) && x.rank() > 1;

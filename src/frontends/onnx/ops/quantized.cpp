@@ -94,7 +94,7 @@ Expr real_input(Call& c, size_t i, size_t scale, size_t zero, int64_t axis = 0) 
           dequantized(c, x, laid_out(c, x, c.input(scale), c.optional_input(zero), axis, 0), c.input(scale).dtype())};
 }
 
-/// Quantises `y` with the scale and zero point in these inputs.
+/// Quantises `y` with inputs `scale` and `zero`.
 Values quantized_output(Call& c, Expr y, size_t scale, size_t zero) {
   DType to = c.has_input(zero) ? c.dtype(zero) : c.dtype(0);
   y = convert(y, c.dtype(scale));

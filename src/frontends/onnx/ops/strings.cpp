@@ -168,7 +168,7 @@ Values tfidf_vectorizer(Call& c) {
   }
   if (skipped > max_skipped) c.unsupported(cat("takes max_skip_count up to ", max_skipped, ", has ", skipped));
   std::vector<double> weights = c.floats("weights"), weight_of(width, 1);
-  // For each result column: its index among the concatenated counts, or 0, the column of zeros.
+  // For each result column: the index of its counts in the concatenated `parts`, or 0, the column of zeros.
   std::vector<int64_t> counted(width, 0), seen(width, 0);
   Values parts = {full(c, DType::f32, {x.dims()[0], 1}, 0)};
   size_t entry = 0;
