@@ -210,7 +210,7 @@ class Program {
   void remove_unused_modules();
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
-  /// Returns the symbol called `name`; declares it with these bounds if it is new.
+  /// Returns the program's symbol with the name of `symbol`; declares `symbol` if there is none.
   Dim symbol(Symbol symbol);
   /// Declares a symbol with an unused name: "d", "d_0", "d_1" ... for the stem "d".
   Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);

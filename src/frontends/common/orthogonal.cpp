@@ -61,7 +61,7 @@ Expr partners(const Builder& b, int64_t n, const Dim& round) {
 
 /// Rotations that make columns i and partner[i] orthogonal. `rotation` computes them from own[batch, 1, n], the squared
 /// lengths of the columns, and both[batch, 1, n], the dot products of each column with its partner. For a symmetric
-/// matrix a these are the elements a[i, i] and a[partner[i], i].
+/// matrix a, `own` and `both` are a[i, i] and a[partner[i], i].
 struct Rotation {
   Expr partner, cos, sin;
 

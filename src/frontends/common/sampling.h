@@ -12,8 +12,8 @@ enum class Outside : uint8_t { zeros, border, reflection };
 /// Samples x at grid[batch, points..., axes]: positions from -1 to 1 along each axis, the image's last axis first.
 /// Returns [batch, channels, points...]. -1 and 1 are the centres of the outer pixels if `aligned`, else their edges.
 Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool aligned);
-/// Returns a grid for grid_sample: theta[batch, d, d + 1] times the position (x, y, z, 1) of each pixel of an image of
-/// `size` = [batch, channels, spatial...] with d = 2 or 3 spatial axes. The grid is [batch, spatial..., d].
+/// Returns a grid for grid_sample: theta[batch, d, d + 1] times the position (x, y, 1) or (x, y, z, 1) of each pixel of
+/// an image of `size` = [batch, channels, spatial...] with d = 2 or 3 spatial axes. The grid is [batch, spatial..., d].
 Expr affine_grid(Expr theta, const Dims& size, bool aligned);
 
 /// The division of regions into bins, and the samples of a bin.

@@ -51,8 +51,8 @@ Routes routes_of(Call& c) {
   return {top.index, c.flag("normalize_routing_weights") ? adding_up_to_1(top.value) : top.value};
 }
 
-/// Returns QMoE's routes: the k experts with the highest scores. Their weights are the softmax of these k scores, or
-/// elements of input `router_weights`.
+/// Returns QMoE's routes: the k experts with the highest scores. The weights are the softmax of these k scores, or
+/// elements of input `router_weights`, with normalize_routing_weights scaled to add up to 1.
 Routes quantized_routes_of(Call& c, size_t router_weights) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, scores, preferred_count(c, scores.dims()[1]));

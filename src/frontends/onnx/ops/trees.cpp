@@ -281,7 +281,7 @@ Values tree_classifier(Call& c) {
   return classified_by_one(c, labels, convert(score, DType::f32), is_share, boundary);
 }
 
-// ---- TreeEnsemble, which replaces the two operators above: lists of nodes, leaves and roots, addressed by index.
+// ---- TreeEnsemble: lists of nodes, leaves and roots, addressed by index.
 
 /// Reads the members of each node with Mode::member. The sets are listed in the order of the nodes, each ended by NaN.
 void read_members(Call& c, Forest& f) {
