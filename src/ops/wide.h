@@ -30,7 +30,7 @@ class StringScope {
 };
 /// Converts elements to wide types. Throws E504 for complex numbers. Strings need a StringScope.
 Wide to_wide(const Tensor& tensor);
-/// Converts back; rounds floats to their type.
+/// Converts elements from wide types to `wide.dtype`, which rounds floats.
 Tensor to_tensor(const Wide& wide);
 /// Returns the same elements with sizes `dims`.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);

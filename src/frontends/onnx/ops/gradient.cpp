@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient (ai.onnx.preview.training): the derivatives of value `y` by values `xs`, in reverse mode over the
 // instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The node's inputs
-// replace the values that `xs` and `zs` name, so these instructions are copied. A later pass merges equal instructions.
+// replace the values that `xs` and `zs` name, so the instructions between them are copied. A later pass merges equal
+// instructions.
 #include <algorithm>
 #include <cmath>
 #include <map>
