@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient (ai.onnx.preview.training): the derivatives of value `y` by values `xs`, in reverse mode over the
-// instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The node's inputs
-// replace the values that `xs` and `zs` name, so the instructions between them are copied. A later pass merges equal
+// instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). These instructions are
+// copied, with the node's inputs in place of the values that `xs` and `zs` name. A later pass merges equal
 // instructions.
 #include <algorithm>
 #include <cmath>
