@@ -117,7 +117,7 @@ BlockFormat Work::block_format() const {
           .is_for_bytes = is_int4};
 }
 
-/// Moves the layers that the target or the settings exclude to `floats`.
+/// Moves to `floats` the layers that the target or the settings exclude.
 void Work::drop_unfit() {
   bool is_product_only = is_blocked() || settings_.to == Target::int8_dynamic;
   for (size_t i = layers_.chosen.size(); i-- > 0;) {

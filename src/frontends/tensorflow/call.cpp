@@ -134,8 +134,8 @@ Expr Call::flat(size_t i) const {
   return flattened(inputs_[i]);
 }
 
-/// Returns an integer tensor as an i64 vector. Flattens each part of a concatenation separately, so that known elements
-/// stay known.
+/// Returns an integer tensor as an i64 vector. Flattens the parts of a concatenation along axis 0 separately, so that
+/// known elements stay known.
 Expr Call::flattened(Value value) const {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   const auto* joined = value.def->as<Concat>();

@@ -178,7 +178,7 @@ Values triangular_solve(Call& c) {
   return {solved_triangle(turns ? swap_last(a) : a, b, is_lower == turns, false)};
 }
 
-/// Factors x into q[.., m, k] r[.., k, n] with k = min(m, n), or into full matrices q[.., m, m] and r[.., m, n].
+/// Factors x[.., m, n] into q[.., m, k] and r[.., k, n], k = min(m, n); with full_matrices q[.., m, m] and r[.., m, n].
 Values qr_op(Call& c) {
   Expr x = matrix(c, 0);
   Qr found = qr(x);

@@ -31,7 +31,7 @@ Values mean(Call& c) {
   return {convert(sum / scalar(c, count), x.dtype())};
 }
 
-/// Reduces bools: true if any (all) elements are true.
+/// Reduces bools: ReduceFn::max tells whether any element is true, ReduceFn::min whether all are.
 template <ReduceFn fn>
 Values truth(Call& c) {
   return {convert(reduced(c, fn, convert(c.input(0), DType::u8)), DType::boolean)};
