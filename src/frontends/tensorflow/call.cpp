@@ -227,7 +227,7 @@ std::vector<int64_t> Call::integers(std::string_view name) const {
   return value ? *value : std::vector<int64_t>();
 }
 std::vector<double> Call::numbers(std::string_view name) const {
-  auto* none = get<std::vector<int64_t>>(name, true);  // an empty list has no element kind
+  auto* none = get<std::vector<int64_t>>(name, true);  // a list without elements is read as integers
   if (none && none->empty()) return {};
   auto* value = get<std::vector<double>>(name);
   return value ? *value : std::vector<double>();

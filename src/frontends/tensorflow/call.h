@@ -128,7 +128,7 @@ class Call : public Builder {
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
-  /// True if the node gives its number of results (in TensorFlow, by attributes).
+  /// True if output_count() is the node's number of results: in TensorFlow Lite, not in TensorFlow.
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
   /// True if input `i` holds complex numbers: pairs of floats along a last axis of 2.

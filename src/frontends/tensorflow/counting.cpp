@@ -83,7 +83,7 @@ class Trial {
 
   Values arguments(const Builder& body) const {
     Values inner;
-    for (size_t k = 0; k < first_.size(); ++k) {  // parameters come before captured values
+    for (size_t k = 0; k < first_.size(); ++k) {  // a module's parameters precede captured values
       bool is_parameter = !loop_.stays[k] && !found_.counters[k];
       inner.push_back(is_parameter ? body.module().parameter(cat("carried", k), first_[k].type()) : Value());
     }
@@ -168,7 +168,7 @@ std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& firs
   Program::Mark mark = c.program().mark();
   try {
     return Trial(c, loop, first).run();
-  } catch (const Error& error) {  // the body uses a counter where a size is not enough, or has an error
+  } catch (const Error& error) {  // the body uses a counter where a symbolic size is refused, or has an error
     if (error.info().kind == ErrorKind::internal) throw;
     c.program().forget_since(mark);
     return std::nullopt;

@@ -15,7 +15,7 @@ struct FlowLoop {
   std::function<Value(const Builder&, const Values&)> holds;  ///< builds the condition for another trip
   std::function<Values(const Builder&, const Values&)> step;  ///< builds a trip and returns the new carried values
 };
-/// Builds the loop; returns the values after the last trip. E158 if the body drops a list or writes it in some trips only.
+/// Builds the loop; returns the values after the last trip. E158 if the body drops a list or writes it only sometimes.
 Values run_loop(Call& c, const FlowLoop& loop);
 
 /// Returns the list that a handle names; null for a tensor or another handle.

@@ -181,7 +181,7 @@ class GraphImporter final : public Graphs {
     if (&builder.module() != &program_->main())
       builder.unsupported("inside of a branch or loop of TensorFlow 1 is not supported");
     written_.all.insert(name);
-    main_variable(builder, name);  // a written variable is an input and an output
+    main_variable(builder, name);  // makes the variable an input, unless options fix it
     assigned_[name] = value;
   }
 

@@ -94,7 +94,7 @@ class LiteImporter final : public Graphs {
   void assign_in_main(const Builder& builder, const std::string& name, Value value) override {
     if (!in_first_run_) {
       written_.all.insert(name);
-      main_variable(builder, name);  // a written variable is an input and an output
+      main_variable(builder, name);  // makes the variable an input, unless options fix it
       assigned_[name] = value;
       return;
     }

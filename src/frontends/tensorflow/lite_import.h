@@ -16,7 +16,7 @@ struct JudgedNode {
   std::string why;
 };
 
-/// The caller's choices for an import: values and sizes of inputs, limits, outputs.
+/// The caller's choices for an import.
 struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< sizes that replace the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of symbolic sizes, by name

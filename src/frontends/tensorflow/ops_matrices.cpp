@@ -66,7 +66,7 @@ struct Diagonals {
   Dim longest() const { return min(rows + std::min<int64_t>(high, 0), columns - std::max<int64_t>(low, 0)); }
 
   Expr lengths(Expr d) const { return min(min(d, 0) + scalar(c, rows), scalar(c, columns) - max(d, 0)); }
-  /// Returns the index in its row at which each diagonal begins.
+  /// Returns the index at which each of the diagonals `d` begins in its row.
   Expr starts(Expr d) const {
     Expr rest = scalar(c, longest()) - lengths(d), none = like(rest, 0);
     return select(d < 0, lower_at_right ? rest : none, upper_at_right ? rest : none);

@@ -86,7 +86,7 @@ Values euclidean_norm(Call& c) {
   return {sqrt(reduced(c, ReduceFn::sum, x * x))};
 }
 
-/// Computes log(exp(x0) + ... + exp(xi)) for each i along an axis, relative to the greatest term of each sum.
+/// Computes log(exp(x0) + ... + exp(xi)) for each i along an axis, without overflow of exp.
 Values cumulated_logsumexp(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);

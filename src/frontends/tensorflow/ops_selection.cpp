@@ -228,7 +228,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Gathers rows at the indices in input 1; divides the sum of each segment by 1, its rows n or sqrt(n) (`divisor`).
+/// Gathers rows at the indices in input 1; divides a segment's sum by 1, its number n of rows, or sqrt(n) (`divisor`).
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");

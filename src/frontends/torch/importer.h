@@ -104,7 +104,7 @@ class Importer {
 /// Returns the function for an overload; null if there is none.
 const Operator* find_operator(std::string_view name);
 
-/// True if a dropout runs in training mode; otherwise it returns its input.
+/// True if the node is a dropout that drops values: in training mode, with p other than 0.
 bool drops_values(const Call& c);
 /// The way in which a node's result shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };

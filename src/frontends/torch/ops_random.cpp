@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports random operators. Their numbers have torch's distributions, but differ from torch's and from run to run.
+// Imports random operators. Results have torch's distributions, but other values than torch's, new ones in each run.
 #include "frontends/common/random.h"
 #include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
