@@ -16,8 +16,8 @@ struct Entry {
   Entry* base = nullptr;       ///< of a view: the tensor whose memory it shares
   const Node* node = nullptr;  ///< of a view: computes the view from the base; null: the view equals the base
   size_t result = 0;           ///< index of the node's result
-  int64_t version = 0;       ///< of a root: number of writes to the tree; of a view: the number that its value includes
-  bool may_be_copy = false;  ///< a view or a copy: torch decides by strides, which are unknown here
+  int64_t version = 0;         ///< of a root: number of writes to the tree; of a view: those that its value includes
+  bool may_be_copy = false;    ///< a view or a copy: torch decides by strides, which are unknown here
   bool has_failed = false;
 };
 
