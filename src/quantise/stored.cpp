@@ -52,7 +52,7 @@ class Finder {
     return &graph == &main_ && chosen_.contains(node.index);
   }
 
-  /// Counts how often each name is read in all, and how often as a weight.
+  /// Counts how often each name is read in total, and how often as a weight.
   void count(const onnx::Graph& graph) {
     for (const onnx::Node& node : graph.nodes) {
       for (std::string_view name : node.inputs) ++reads_[name];

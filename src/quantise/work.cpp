@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes the sums of x x' to the sums for inputs after the means of their channels are subtracted.
+/// Changes `sums`, the sum of x x' over inputs x, to that of the inputs minus the means of their channels.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid of an input from which the means are subtracted, and scales its noise by the share of power left.
+/// Sets the grid of an input from which the means are subtracted, and scales its noise by the share of power that is left.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;

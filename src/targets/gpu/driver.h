@@ -99,7 +99,7 @@ class Driver {
   virtual int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const = 0;
   /// Starts a kernel; `parameters` has a pointer to each kernel parameter, as for the drivers' launch functions.
   virtual int launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const;
-  /// Allows a function this much dynamic shared memory, where the driver asks for that.
+  /// Allows a function `bytes` of dynamic shared memory, if the driver requires such a call.
   virtual int allow_shared(Handle function, int bytes) const = 0;
   /// Returns the text of an error, such as "out of memory (2)".
   virtual std::string error_text(int error) const = 0;
