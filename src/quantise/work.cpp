@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid of an input from which the means are subtracted, and scales its noise by the share of power that is left.
+/// Sets the grid of an input from which the means are subtracted, and scales its noise by the power share that is left.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
