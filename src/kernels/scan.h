@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Running reductions along the middle axis of [outer, n, inner], with vectors along `inner` (N = 1 where it is 1).
+/// Running reductions along the middle axis of [outer, n, inner], with vectors along `inner` (N = 1 if inner = 1).
 #include "reduce.h"
 
 namespace weft::kernel {

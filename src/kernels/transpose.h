@@ -7,7 +7,7 @@
 
 namespace weft::kernel {
 
-/// Exchanges elements of two vectors where bit `Half` of lane number and vector number differ (a stage of a transpose).
+/// One stage of a transpose: swaps the lanes of `a` with bit `Half` in their number and the lanes of `b` without it.
 template <int Half, class V, int... I>
 WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
   constexpr int N = sizeof...(I);
