@@ -43,14 +43,14 @@ struct FewState {
   }
 };
 
-/// Keys and values whose loads are in flight.
+/// Keys and values that are being loaded.
 template <class T, int V, int AtOnce>
 struct FewKeys {
   Vec<T, V> k[AtOnce], v[AtOnce];
 };
 
-/// Does what attention_gpu does; `store` receives four columns at a time. Requirements: D >= d and D >= dv; D *
-/// sizeof(T) / 16 is a power of two <= wave_size; `Rows` >= heads / kv_heads * queries; rows of q, k and v begin on
+/// Computes attention as attention_gpu does; `store` receives four columns at a time. Requirements: D >= d and D >= dv;
+/// D * sizeof(T) / 16 is a power of two <= wave_size; `Rows` >= heads / kv_heads * queries; rows of q, k and v begin on
 /// multiples of 16 bytes; d and dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of
 /// Split.
 template <class T, int D, int Rows, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,

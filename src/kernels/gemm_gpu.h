@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Matrix product on GPUs: C[b, m, n] = A[b, m, k] B[b, k, n], batched, for any sizes (0 and 1 too), with prologues in
-/// the loads and an epilogue in the store. A block makes a `rows` x `cols` piece of C in steps of `depth`: while its
-/// waves multiply one step from shared memory, the next is being loaded from global memory into registers (double
-/// buffering).
+/// the loads and an epilogue in the store. A block computes a `rows` x `cols` piece of C in steps of `depth`:
+/// while its waves multiply one step from shared memory, they load the next step from global memory into registers.
 ///
 ///     gemm_gpu<f16, default_block_tile<f16>>(WEFT_LAUNCH, {batch, m, n, k},
 ///         along_k([&](i64 batch, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return load<8>(a + ..., lanes); }),
@@ -53,7 +52,7 @@ struct Stage {
     if constexpr (Operand::k_first) return from.load(rows[0], slow_at, fast_at, lanes);
     else return from.load(rows[i], fast_at, lanes);
   }
-  /// Loads the piece. `slow_at`, `fast_at`: where it begins; `slow_end`, `fast_end`: the operand's sizes.
+  /// Loads the piece that begins at `slow_at`, `fast_at`. `slow_end`, `fast_end`: the operand's sizes.
   WEFT_INLINE void load(const Operand& from, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 s = slow_at + slow(i), f = fast_at + fast(i);
@@ -118,7 +117,7 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
   }
 }
 
-/// Multiplies a wave's share of a step of k: `a`, `b` are its rows and columns in shared memory, `Stride` apart.
+/// Multiplies a wave's share of a step of k: its rows `a` and columns `b` in shared memory, `Stride` elements apart.
 template <class Core, int Depth, int Stride, class P, int FM, int FN>
 WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   WEFT_UNROLL for (int k = 0; k < Depth; k += Core::k) {
@@ -256,8 +255,8 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 #endif
 
 /// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The
-/// launch has tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere
-/// the block for part p of k stores partial sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a
+/// launch has tile.threads(wave_size) threads and, if shares_in_cluster, clusters of tile.split blocks. Otherwise the
+/// block for part p of k stores partial sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a
 /// time (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {

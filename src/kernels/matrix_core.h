@@ -25,7 +25,7 @@ WEFT_INLINE int lane_id() { return thread_id() & (wave_size - 1); }
 template <class T>
 using Shared = WEFT_SHARED_SPACE T*;
 
-/// Loads N elements from shared memory; the address is a multiple of their size.
+/// Loads a vector from shared memory; the address is a multiple of the vector's size.
 template <class V, class T>
 WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
   if constexpr (is_packed<Elem<V>>) {
@@ -337,8 +337,8 @@ WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 /// f32 precision from three TF32 products: x = high + low to 22 bits, and low * low is below the rounding of f32. The
-/// matrix unit rounds sums towards zero, so it only sums one k step, smallest first; FP32 units add the steps (Ootomo,
-/// Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). An infinite operand gives NaN.
+/// matrix unit rounds sums towards zero, so it only sums one k step, small products first; FP32 units add the steps
+/// (Ootomo, Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). An infinite operand gives NaN.
 template <>
 struct MatrixCore<f32> : MmaSync<f32, f32> {
   using Words = MmaSync<f32, f32>;

@@ -49,7 +49,7 @@ template <int Left>
 WEFT_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
-/// Waits until all groups of products are finished; until then the compiler does not reuse their operands `a`.
+/// Waits until all groups of products are finished; until then the compiler does not reuse the registers of `a`.
 template <int N>
 WEFT_INLINE void wgmma_wait_for(const u32 (&a)[N][4]) {
   wgmma_wait<0>();
@@ -59,7 +59,7 @@ WEFT_INLINE void wgmma_wait_for(const u32 (&a)[N][4]) {
 /// Makes this thread's writes to shared memory visible to the matrix unit after the next barrier.
 WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// The list of N / 2 sums in the text of an instruction, and as operands ("+f" or "+r").
+// WEFT_LIST_N names N / 2 sums in the text of an instruction. WEFT_SUMS_N lists the sums as operands.
 #define WEFT_TEXT_0 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WEFT_TEXT_1 "%8,%9,%10,%11,%12,%13,%14,%15"
 #define WEFT_TEXT_2 "%16,%17,%18,%19,%20,%21,%22,%23"
