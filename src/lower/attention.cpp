@@ -103,7 +103,7 @@ struct GpuAttention {
   std::string function(DType type, bool nan_rows, bool causal) const {
     if (few > 0) return cat("attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ", nan_rows, ">");
     if (groups > 0) {
-      bool in_turns = groups == 2 && d == 64 && !causal;  // otherwise slower, on an H200
+      bool in_turns = groups == 2 && d == 64 && !causal;  // slower in other cases, on an H200
       return cat("attention_groups<", kernel_type(type), ", ", d, ", ", groups, ", ", split, ", ", nan_rows, ", ",
                  in_turns, ">");
     }

@@ -54,7 +54,7 @@ bool feeds_only_readers(const Region& sum, const std::vector<Instruction*>& read
          is_small(value.dtype(), product(value.dims()));
 }
 
-/// Moves the front (front_of) of `reader` into the sum's epilogue; `reader` keeps its anchor, if any.
+/// Returns the sum with the front (front_of) of `reader` as its epilogue; `reader` keeps its anchor, if any.
 Region extended(Region& sum, Region& reader) {
   Region whole{.anchor = sum.anchor,
                .epilogue = std::exchange(front_of(reader), {}),

@@ -182,7 +182,7 @@ std::string FusedBody::address(const Access& access, bool written) {
 }
 
 /// True if a GPU may load whole aligned vectors: the last coordinate is a multiple of the lanes, so the offset added to
-/// it must be one too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
+/// it must be such a multiple too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
 bool FusedBody::is_whole(const Access& access) const {
   constexpr int64_t max_lanes = 8;
   bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(max_lanes);
@@ -253,8 +253,8 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes code for the integers nearest to the operand of a Nearest, which is below 2^31. They come from its guess or,
-/// if a lane is in doubt, from the sum itself. A function computes the sum, so that loops hold no copies of it.
+/// Writes code for the integers nearest to the operand of a Nearest, which is below 2^31. They come from the guess of
+/// the Nearest or, if a lane is in doubt, from the exact operand, which a cold function computes.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();
   if (!is_guessed(i)) {

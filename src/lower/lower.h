@@ -13,7 +13,7 @@ struct LowerOptions {
   VendorLibraries libraries = {};          ///< GPUs: libraries on this machine, candidates besides Weft's kernels
   Chooser choose = {};                     ///< chooses among kernels for the same work; empty: by the cost model
   bool are_connected = false;              ///< see Ranks (passes/pipeline.h)
-  int compute_units = 0;                   ///< GPUs: those of the device; 0: as many as the chip's usual model has
+  int compute_units = 0;                   ///< GPUs: their number on the device; 0: that of the chip's usual model
 };
 
 /// Turns an optimised program into a plan of kernel calls for a chip: regions, views, buffers and kernel sources. The

@@ -175,7 +175,7 @@ std::vector<BufferId> Lowering::output_buffers(const Module& main) {
   return buffers;
 }
 
-/// Makes regions write results directly to their output buffers; a value that is several results uses the first one.
+/// Makes regions write results directly to output buffers; a value that is several results uses the first buffer.
 void Lowering::choose_slots(const Module& module, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
@@ -263,7 +263,7 @@ static void poison_strides(View& view) {
   }
 }
 
-/// Finds the view by walking up the chain of view operators and down again; a recursion could overflow on long chains.
+/// Finds the view by walking up the chain of view operators and down again; recursion could overflow the stack.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
   for (; !all_.views.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
@@ -555,7 +555,7 @@ static bool fits_in_f16(Value value) {
 DType Lowering::product_type(const Instruction& i) const {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
   if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
-  // f16 represents all numbers of both 8-bit float types.
+  // f16 represents all numbers of these 8-bit floats.
   if (is_float8(a)) return a == b && multiplies_float8(gpu(), a) ? a : DType::f16;
   if (is_integer(a)) return DType::i16;  // u8 times i8 is exact in i16, which vector units multiply
   bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
@@ -611,7 +611,8 @@ void Lowering::widen_operands(const Instruction& reader) {
   }
 }
 
-/// Prefetches constants that all rows read (a bias), while the kernel still waits for the previous launch.
+/// Emits prefetches of constants that all rows read (such as a bias), which run before the wait for the previous
+/// launch.
 void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
   constexpr int64_t most = 1 << 14;
   for (const Instruction* i : region.epilogue) {

@@ -22,9 +22,9 @@ struct Product {
   Dim batch = 1, m = 1, n = 0, k = 0;
   std::vector<size_t> order = {};  ///< the order in which the kernel walks the result's axes; empty: their own
 };
-/// Describes a dot as a matrix product. If all batches share B, they become further rows of A, which is copied if its
-/// strides do not allow that. On GPUs the rows follow A's memory order, because exporters often transpose batch and
-/// sequence. `rows` is the dot's first operand or its replacement.
+/// Describes a dot as a matrix product. If all batches share B, the batches become rows of A. If these rows have no
+/// common stride, a GPU takes them in memory order (exporters often transpose batch and sequence), or else A is copied.
+/// `rows` is the dot's first operand or its replacement.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
 /// True if one stride leads from each row of A to the next across all leading axes.
 bool rows_are_even(const View& a);

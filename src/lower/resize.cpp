@@ -92,7 +92,8 @@ TapTable make_table(Lowering& lowering, const Instruction& i, size_t axis, const
   return table;
 }
 
-/// Returns text such as `convert<f32>(load<W>(...))`: W elements at `offset` along the last axis, 1 if it is resized.
+/// Returns text such as `convert<f32>(load<W>(...))`: W elements at `offset` along the last axis; one if the axis is
+/// resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
   std::string text = last_is_resized ? cat(data, "[offset]")
@@ -118,7 +119,7 @@ void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std:
 }  // namespace
 
 /// Lowers a resize to one loop over the result, with tables of taps for the resized axes. Vectors run along the last
-/// axis unless that is resized.
+/// axis unless this axis is resized.
 void lower_resize(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

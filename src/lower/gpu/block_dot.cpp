@@ -97,7 +97,7 @@ std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruc
       .waits = ahead};
 }
 
-/// Returns the GEMV for a known number of rows; nothing for more rows than it takes.
+/// Returns the GEMV for a known number of rows; nothing for an unknown number or for more than max_gemv_rows.
 std::optional<DotKernel> gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, const Dim& m,
                                      bool ahead) {
   if (!m.is_constant() || m.value() > max_gemv_rows) return std::nullopt;

@@ -97,9 +97,9 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
   while (shape.rows > 1 && shared() > most) shape.rows /= 2;
   if (shared() > most) return std::nullopt;
 
-  // Measured on an H200. A block that leaves room for one of the next launch lets that launch load weights early, which
-  // is best for short products. In long ones, two blocks on a unit hide the unpacking of narrow weights; wide ones need
-  // more steps in flight.
+  // Measured on an H200. For short products, a block should leave room for a block of the next launch, which can then
+  // load weights early. For long products, two blocks on a compute unit hide the unpacking of narrow weights; 16-bit
+  // weights need more steps in flight.
   const int outputs = tasks::ring_outputs(weights.matrices);
   Dim groups = ceildiv(m, shape.rows), all = ceildiv(weights.n, outputs) * groups;
   bool is_long = typical_size(all) * shape.steps > int64_t{8} * lowering.compute_units(),

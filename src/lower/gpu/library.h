@@ -16,7 +16,7 @@ struct LibraryOffer {
   bool does_epilogue = false;
 };
 
-/// Returns the library calls for a product with unconverted operands, fixed sizes and one stride between batches.
+/// Returns the library calls for a product with direct operands; none unless its sizes and strides are fixed.
 std::vector<LibraryOffer> product_offers(const Lowering& lowering, const Region& region, const Product& p, DType type);
 /// Adds the library call, which leaves sums in f32, and a kernel of Weft for the epilogue.
 void lower_library_product(Lowering& lowering, const Region& region, const Product& p, const LibraryOffer& offer);

@@ -20,8 +20,6 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
   return direct;
 }
 
-/// Returns the operand's text: direct_rows if is_direct allows it, else along_k or along_rows with a lambda that loads
-/// `stage_lanes<T>` elements.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
   if (is_direct(view, batch_axes, rows, inner, type)) {

@@ -151,7 +151,7 @@ class Merger {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Returns the only member, or merges several into one step. Its sizes begin with each member's number of blocks.
+  /// Returns the only member, or merges the members into one step.
   PlanStep merged(const LaunchGroup& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);

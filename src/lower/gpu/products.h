@@ -48,11 +48,11 @@ struct RingShape {
   int rows = 1, stages = 3, steps = 1, threads = tasks::block_threads, shared_bytes = 0;
   Dim blocks = 0;
 };
-/// Weights of a product for gemv_mma.h: rows of k weights, which include those that fill the last block of weights.
+/// Weights of a product for gemv_mma.h: n rows of k weights, including the padding of a row's last block.
 struct RingWeights {
   Dim n;
   int64_t k;
-  int bits = 16, factor_bytes = 0;  ///< factor_bytes: scales and zero points of a row in a step
+  int bits = 16, factor_bytes = 0;  ///< factor_bytes: bytes of the scales and zero points of a row in a step
   int matrices = 1;                 ///< 2 for twins
 };
 /// Returns the shape for `m` rows of 16-bit floats, at most `at_once` of them at a time; nothing if they do not fit
@@ -83,7 +83,7 @@ struct TileChoice {
     BlockTile tile;
     int64_t from;
   };
-  Dim work = 0;                     ///< for symbolic sizes: `tile` serves work below larger.front().from
+  Dim work = 0;                     ///< product of the symbolic sizes; `tile` is for work below larger.front().from
   std::vector<Larger> larger = {};  ///< sorted by `from`
 };
 /// Adds the launch `other` to `step`, of the same operands, as its variant for work from `from` on.
@@ -115,8 +115,8 @@ void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
-/// Returns the number of blocks for a product with this tile: one block for each tile; or, if a block loads its next
-/// tile while it stores the previous one, at most as many blocks as are resident at once.
+/// Returns the number of blocks for a product with this tile: one block for each tile and part of k. If blocks load a
+/// tile while they store the previous tile (`streams`), returns at most the number of blocks that are resident at once.
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
                 const Dim& n);
 /// The line of an epilogue between its loads and its arithmetic (kernels/gemm_operand.h, Epilogue).

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Returns the tiles whose elements divide evenly among the threads, largest first.
+/// Returns tiles in which the elements of a k step divide evenly among the threads, largest first.
 std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
   if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit multiplies i16
