@@ -18,7 +18,7 @@ bool codegen_is_loaded();
 /// Returns the path of the library without opening it; empty if it is not found.
 std::string find_codegen_library();
 
-/// Returns the name of the folder of libraries that an installation has next to "bin": "lib" or another of the build.
+/// Returns the name of an installation's library folder, such as "lib" or "lib64". The folder is next to "bin".
 std::string_view library_folder();
 
 /// Returns a hash that identifies the build of the code generator's library, without opening the library; empty if

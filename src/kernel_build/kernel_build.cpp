@@ -70,7 +70,7 @@ bool read_line(std::string_view line, std::vector<ResourceUse>& out) {
   return true;
 }
 
-/// A compiled kernel or linked image, as the cache stores it.
+/// A compiled kernel or linked image, from the cache or from the compiler.
 struct Piece {
   Bytes bytes{};
   std::vector<ResourceUse> kernels{};
@@ -340,7 +340,7 @@ struct WatchedBuild {
   std::vector<KernelSource> sources;
   Chip chip;
   BuildOptions options;
-  std::function<void(int, int)> progress;  // guarded by the mutex; null once the caller has left
+  std::function<void(int, int)> progress;  // guarded by the mutex; null after the caller has stopped waiting
   std::atomic<bool> given_up = false;
   std::mutex mutex = {};
   std::condition_variable changed = {};

@@ -15,16 +15,16 @@ class KernelPack;
 struct PackEntry;
 
 struct BuildOptions {
-  int threads = 0;                      ///< compiler threads; 0: one for each CPU that this process may use
-  KernelCache* cache = nullptr;         ///< null: the shared cache of the process; with a watch (base/watch.h) it must
-                                        ///< live as long as the process
+  int threads = 0;  ///< compiler threads; 0: one for each CPU that this process may use
+  /// Null: the shared cache of the process. With a watch (base/watch.h), the cache must live as long as the process.
+  KernelCache* cache = nullptr;
   const KernelPack* pack = nullptr;     ///< searched after the cache
   std::vector<std::string> exported{};  ///< symbols that a CPU image exports; empty: all entries
   std::function<void(int done, int total)>
       progress{};  ///< called after each kernel by the thread that compiled it; calls never overlap
 };
 
-/// A source, by index, that the compiler refused or crashed on.
+/// A source that the compiler refused or crashed on. `index`: its index among the sources.
 struct KernelFailure {
   size_t index = 0;
   std::string diagnostics;

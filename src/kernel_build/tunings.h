@@ -29,7 +29,7 @@ struct Tuning {
 /// Returns the chip and, unless `device` is empty, the device's name: "sm_90a, NVIDIA H200".
 std::string chip_key(const Chip& chip, std::string_view device = {});
 
-/// A SQLite database of tunings with the newest time of each candidate. Processes may share it. Errors are E106.
+/// A SQLite database of tunings with the newest time of each candidate. Processes may share it. Errors throw E106.
 class TuningStore {
  public:
   /// Creates the file at the first put, in a folder accessible to this user only.

@@ -3,8 +3,9 @@
 /// Attention, softmax(score(q k^T)) v, by online softmax, so that only one block of the scores exists at a time. Keys
 /// come in blocks; each query row keeps its maximum and sum, and rescales earlier results when the maximum grows.
 ///
-/// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
-/// bytes, so any element type and any strides cost little. Query heads of a key-value head share its packing.
+/// CPU: the products q k^T and weights by v run on the kernel of micro.h; keys and values of a block are packed to
+/// scratch as words of four bytes, so any element type and any strides cost little. Query heads of a key-value head
+/// share its packing.
 #include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"
@@ -159,20 +160,20 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
     sum += e;
   }
   WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(to + j, nothing, Full{});
-  const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // or there are no sums yet
+  const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // -infinity: there are no sums yet
   const f32 shrink = keeps ? 1 : lane(quick_exp_not_above_0(splat<f32, L>(state.largest - shift)), 0);
   state.sum = state.sum * shrink + reduce_add(sum);
   state.largest = top;
   return shrink;
 }
 
-/// Runs this call's share of the tasks of tasks::attention_blocks for heads / kv_heads * queries rows.
-/// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to
-/// (all, causal, a window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw
-/// products into scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the
-/// output; L is tile.lanes. A query whose scores are all -infinity gives 0. With `nan_rows` it gives NaN as softmax
-/// does, unless no query of its task has keys. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16.
-/// MacBf16 also rounds the exponentials to bf16, but not their sum. Scratch: tasks::attention_scratch_bytes.
+/// Runs this call's share of the tasks of tasks::attention_blocks for heads / kv_heads * queries rows. q, k and v are
+/// of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to (all, causal, a
+/// window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw products into
+/// scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the output; L is
+/// tile.lanes. A query whose scores are all -infinity gives 0. With `nan_rows` it gives NaN as softmax does, unless no
+/// query of its task has keys. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 also
+/// rounds the exponentials to bf16, but not their sum. Scratch: tasks::attention_scratch_bytes.
 template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,

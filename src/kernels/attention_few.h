@@ -18,7 +18,7 @@ struct FewState {
   f32 top = -__builtin_inff(), sum = 0;
   Vec<f32, V> out = {};
 
-  /// Raises `top` to `high`, which must not be lower, and rescales the sums.
+  /// Raises `top` to `high`, which must not be lower than `top`, and rescales the sums.
   WEFT_INLINE void raise(f32 high) {
     const f32 shrink = top == -__builtin_inff() ? 0 : exp(top - high);
     top = high;

@@ -124,7 +124,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The end of the keys of the block's rows. Later queries of a head do not see fewer keys, so its last row decides.
+    // The end of the keys of the block's rows: the end for the last row of a head, because ends rise with the query.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);

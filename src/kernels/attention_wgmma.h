@@ -152,9 +152,9 @@ struct QueryPlace {
 /// keys. All numbers fit in 32 bits, where division is fast.
 struct alignas(16) AttentionTask {
   u32 batch, kv_head, head0, length;
-  u32 first, all_rows;              // first row of the block; rows of the key-value head
-  QueryPlace begin;                 // of the first row
-  int first_step, steps, past_key;  // first and number of the block's steps; end of its keys
+  u32 first, all_rows;              // first row of the block; number of rows of the key-value head
+  QueryPlace begin;                 // head and query of the first row
+  int first_step, steps, past_key;  // first step and number of steps of the block; end of its keys
   /// Returns the place of a row of the block. It divides only if the row belongs to a later head than the first row.
   WEFT_INLINE QueryPlace place(u32 row) const {
     const u32 query = begin.query + (row - first);
@@ -171,7 +171,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 part, u32 
   t.all_rows = group * t.length;
   const u32 in_group = t.first < t.length ? 0 : t.first / t.length;
   t.begin = {t.head0 + in_group, t.first - in_group * t.length};
-  // The keys that any row of the block sees. Ranges move with the query, so the first and last row of each head decide.
+  // The keys that any row of the block sees. Ranges rise with the query, so the first and last row of each head decide.
   i64 begin_key = z.keys, end_key = 0;
   const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
   u32 head = t.begin.head, query = t.begin.query;
@@ -423,7 +423,7 @@ WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block
     block.gates.pass_when_copied(block.gates.full + 8 * at.slot);
     at.advance();
   };
-  P values = v;  // of the step before; none yet
+  P values = v;  // values of the previous step; none for the first step
   int key = 0, past_key = 0;
   bool has_task = false;
   int slot = 0;
@@ -468,8 +468,8 @@ WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block
   wait_async_groups<0>();
 }
 
-/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring keys,
-/// the first with an even number, or one; `store` takes two or four columns. D is 64 or 128, at least d and dv;
+/// Computes attention as attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring
+/// keys, the first with an even number, or one; `store` takes two or four columns. D is 64 or 128, at least d and dv;
 /// rows of q, k and v begin on multiples of 16 bytes, d and dv are multiples of 8. A block has `Groups` warp groups and
 /// the loader. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads * queries, 64 * Groups) in clusters of
 /// Split, or fewer. Dynamic shared memory: tasks::attention_group_bytes. `in_turns`: the two warp groups start products

@@ -63,7 +63,7 @@ WEFT_INLINE u32 ordered_word(u32 bits) {
 }
 
 /// Packs weights w[n, blocks * block] (the lowest bits of a byte first), scale[n, blocks] and zero[n, blocks]. Rows of
-/// `zero` are `zero_stride` bytes apart. Tasks: groups of columns.
+/// `zero` are `zero_stride` bytes apart. A task packs one group of columns.
 template <int Bits, class L, class Scale>
 WEFT_INLINE void pack_blocks(const L& launch, const BlockDotSizes& s, const u8* w, const Scale* scale, const u8* zero,
                              i64 zero_stride, u8* to) {
@@ -299,7 +299,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
       const i64 words = least(32 / per, at.words - begin);
       WEFT_NO_UNROLL for (i64 word = 0; word < words; ++word, from += block_panels * L * 4) {
         fetch_ahead<R>(from);
-        I w[2][V];  // 4 bits: low halves, high halves
+        I w[2][V];  // [0]: low halves of bytes; [1]: high halves (4 bits only)
         WEFT_UNROLL for (int v = 0; v < V; ++v) {
           Vec<u32, L> bits;
           __builtin_memcpy(&bits, from + v * (L * 4), sizeof(bits));
@@ -317,7 +317,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
       I sums[R];
       F factors[R];
       WEFT_UNROLL for (int r = 0; r < R; ++r) {
-        sums[r] = I(begin == 0 ? rows[r].sums[block] : 0);  // subtract zero points once per block
+        sums[r] = I(begin == 0 ? rows[r].sums[block] : 0);  // zero points are subtracted once per block
         if constexpr (!Zeros) sums[r] *= (1 << (Bits - 1)) - QuadSum<Bits>::offset;
         factors[r] = F(rows[r].scales[block]);
       }
@@ -339,7 +339,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
 
 // --- the whole product -----------------------------------------------------------------------------------------------
 
-/// Computes R rows of one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
+/// Computes R rows of one group of columns, V panels at a time. Rows from `count` on repeat a row and are not stored.
 template <int Bits, bool Zeros, int R, int V, class Row, class Store>
 WEFT_INLINE void block_rows(const BlockDotSizes& s, const Row* rows, i64 row, i64 count, i64 column, const u8* b,
                             const Store& store_to) {

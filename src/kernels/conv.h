@@ -67,9 +67,9 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
 }
 
 /// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
-/// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
-/// apart, and returns true if its window is inside the image. If the windows of two neighbouring pixels lie inside the
-/// image, their pointers differ by `step` bytes.
+/// tile]. Rows past the last row repeat that row. `fill(row in the block, pixel, to)` writes the pointers of one row,
+/// tile.mr apart, and returns true if its window is inside the image. If the windows of two neighbouring pixels lie
+/// inside the image, their pointers differ by `step` bytes.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
@@ -257,10 +257,10 @@ WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, 
 ///   Filled: every window is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 
-/// Runs this call's share of the tasks of tasks::conv_blocks. `x`: input, [batch][spatial][pixel];
-/// group g reads channels from g * channels_in. `w`: packed weights. `outside` is the value of padding (a zero point; 0
-/// for floats). `store(group, row, channel of the group, Vec<Acc, lanes>, lanes)`, row = flat output pixel of all
-/// images. Scratch: tasks::conv_scratch. `is_short`: see gemm; for Im2col only.
+/// Runs this call's share of the tasks of tasks::conv_blocks. `x`: input, [batch][spatial][pixel]; group g reads
+/// channels from g * channels_in. `w`: packed weights. `outside` is the value of padding (a zero point; 0 for floats).
+/// `store(group, row, channel of the group, Vec<Acc, lanes>, lanes)`, row = flat output pixel of all images. Scratch:
+/// tasks::conv_scratch. `is_short`: see gemm; for Im2col only.
 template <class Mac, GemmTile tile, ConvMode mode, bool is_short = false, class L, class X, class Store>
 WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                       const Store& store) {

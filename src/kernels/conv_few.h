@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Convolution, also transposed, of one group to 1 to 4 output channels; channels last, vectors along input channels.
-/// A matrix product would leave most of its columns empty. Neighbouring output pixels share the loaded weights; each
-/// pixel and output channel has a vector of partial sums; its lanes are added at the end.
+/// A matrix product would leave most of its columns empty. Neighbouring output pixels share the loaded weights. Each
+/// pixel and output channel has a vector of partial sums, and its lanes are added at the end.
 #include "device.h"
 #include "vec.h"
 #include "window.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The functions that generated kernels use besides the header of their family: the elementwise operators (fn::op_add,
-/// fn::op_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
+/// The functions that generated kernels use in addition to the header of their family: the elementwise operators
+/// (fn::op_add, fn::op_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a
+/// strided axis.
 #include "device.h"
 #include "math.h"
 #include "vec.h"
@@ -215,7 +216,7 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int least = 16, most = 32;
 #endif
   if constexpr (N < least) {
-    if constexpr (N >= 16) asm("" : "+v"(x));  // keeps x in a register, as below
+    if constexpr (N >= 16) asm("" : "+v"(x));  // keeps x in a register; see below
     return low_lanes<N>(looked_up(table, join(x, x)));
   } else if constexpr (N > most)
     return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));

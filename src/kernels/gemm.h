@@ -18,9 +18,8 @@ struct GemmSizes {
   i64 batch = 1, m = 0, n = 0, k = 0;
 };
 
-/// Rows of A read in place: `at(batch)` is the address of row 0 as units of the Mac; `stride` is in units. Needs
-/// elements of type Mac::Direct that are contiguous along k, and k and the row stride must be multiples of the Mac's
-/// group.
+/// Rows of A read in place: `at(batch)` is the address of row 0 as units of the Mac; `stride` is in units. The
+/// elements have type Mac::Direct and are contiguous along k; k and the row stride are multiples of Mac::group.
 template <class At>
 struct DirectRows {
   static constexpr bool filled = false;
@@ -174,8 +173,7 @@ WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
   else return join(joined<from, count / 2>(v), joined<from + count / 2, count / 2>(v));
 }
-/// Computes a whole tile over one short run of units. Passes the sums from registers to `finish(row of the tile,
-/// Vec<nr>)`.
+/// Computes a whole tile over one short run of units; passes the sums of each row to finish(row of the tile, Vec<nr>).
 template <class Mac, GemmTile tile, class Finish>
 WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, const typename Mac::B* b,
                             const Finish& finish) {
@@ -302,8 +300,7 @@ WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 st
   return rows;
 }
 
-/// Computes one block of one batch. `sums`: mc x nc accumulators (used if k takes several steps), then filled rows of
-/// A.
+/// Computes one block of one batch. `sums`: mc x nc accumulators (for a k of several steps), then filled rows of A.
 template <class Mac, GemmTile tile, bool is_short, class Rows, class Store>
 WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks, i64 batch, i64 row0, i64 col0,
                             const Rows& a, const typename Mac::B* b, const Store& store, typename Mac::Acc* sums) {
@@ -345,8 +342,7 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
 /// Runs this call's share of the tasks of gemm_blocks. `b_at(batch)` is packed B of that batch, or null for a batch
 /// that is not computed (if k = 0, null gives sums of 0); `store(batch, row, col, v, lanes)` receives each finished row
 /// of a tile, and the last columns one vector at a time. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
-/// `is_short`: k is at most tasks::partial_sum units, so whole tiles go from registers to the epilogue, inlined tile.mr
-/// times.
+/// `is_short`: k is at most tasks::partial_sum units, so the sums of whole tiles go from registers to the epilogue.
 template <class Mac, GemmTile tile, bool is_short = false, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
   const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);

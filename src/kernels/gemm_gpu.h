@@ -24,7 +24,7 @@ WEFT_INLINE auto held_vector(V v) {
   else return v;
 }
 
-/// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory. There the
+/// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory, where the
 /// elements of a row are contiguous along k, and rows are `stride` apart. Elements outside the operand are zero.
 template <class T, int Rows, int Depth, int Threads, class Operand>
 struct Stage {
@@ -134,7 +134,7 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
-/// Returns where part `part` of a split k begins; it ends where the next part begins.
+/// Returns the first k of part `part` of a split k; the part ends where the next part begins.
 template <BlockTile tile>
 WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;

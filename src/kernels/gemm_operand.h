@@ -68,7 +68,7 @@ template <class T>
 inline constexpr int default_block_side =
     wave_size == 64 ? (sizeof(T) > 4 ? 64 : 128)
                     : (sizeof(T) >= 4 || (sizeof(T) == 1 && __is_base_of(VectorCore<T>, MatrixCore<T>)) ? 64 : 128);
-/// The default tile: 256 threads; 64 bytes of k a step.
+/// The default tile: 256 threads, and 64 bytes of k in a step.
 template <class T>
 inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_block_side<T>, int(64 / sizeof(T)), 2,
                                                  wave_size == 64 ? 2 : 4};

@@ -200,7 +200,7 @@ struct StepRing {
   const A& a;
   const B& b;
   int group_row, group_col;    // where this warp group's sums begin
-  int all, first, last, tail;  // all: number of k steps; [first, last): this block's; tail: elements in step all - 1
+  int all, first, last, tail;  // all: k steps; [first, last): steps of this block; tail: elements in step all - 1
   u32 shared;
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;

@@ -102,7 +102,7 @@ struct WeightRing {
   }
 };
 
-/// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block call it.
+/// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block must call this.
 template <int Rows, class L, class A>
 WEFT_INLINE void inverse_norms(const L&, f32 (&inverse)[Rows], const A& a, i64 row0, int count, i64 k,
                                Shared<f32> sums) {

@@ -776,7 +776,7 @@ WEFT_INLINE V atan2(V y, V x) {
   using F = FormatOf<V>;
   const V a = absolute(x), b = absolute(y), zero = constant<V>(0), one = constant<V>(1);
   const auto steep = b > a;
-  // The ratio of two infinities is 1, that of two zeros 0.
+  // The ratio of two infinities is 1; the ratio of two zeros is 0.
   const V low = minimum(a, b), high = maximum(a, b);
   V ratio = select(high == zero, zero, low / high);
   ratio = select(low == infinity<V>(), one, ratio);
@@ -795,7 +795,7 @@ WEFT_INLINE V power_of_magnitude(V x, V y) {
     return convert_plain<f32>(exp2(convert_plain<f64>(y) * log2(convert_plain<f64>(x))));
   } else {
     using F = FormatOf<V>;
-    // log2(x) = k + (f + tail) log2(e), as a sum of two parts. Its product with y has two parts too.
+    // log2(x) = k + (f + tail) log2(e), as a sum of two parts. Its product with y also has two parts.
     const Split<V> s = split_any(x);
     const V two = constant<V>(2), d = two + s.f, q = s.f / d, z = q * q;
     const V q_lo = fma(-q, d, s.f) / d + q * ((two - d) + s.f) * (constant<V>(-1) / d);

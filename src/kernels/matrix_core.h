@@ -10,7 +10,7 @@
 ///     multiply(a, b, c)  c += a b
 ///     row(i), col(i)     where element i of a lane's C lies in the 16 x 16 piece
 ///     row_slots, slot(i) how many rows a lane has elements of, and which of them element i belongs to
-///     row_lanes          lanes that share their rows: those whose numbers differ in the low bits only
+///     row_lanes          number of lanes with the same rows: lanes whose numbers differ in the low bits only
 ///
 /// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80, where f32 is three products of TF32; types
 /// without a matrix unit of their precision use the vector units (VectorCore). 8-bit floats have a unit where

@@ -22,8 +22,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac for copies of panels in L1 whose elements are widened once, not for each tile of rows; Mac itself: no
-/// copies.
+/// The Mac that multiplies copies of panels in L1 with widened elements (NearPanel); Mac itself if there are no copies.
 template <class Mac>
 struct NearOf : TypeIs<Mac> {};
 
@@ -39,10 +38,10 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 #undef WEFT_MAC_ROW
 }  // namespace macs
 
-/// A Mac defines: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B;
-/// `Acc`, the type of sums; `load_b<L, NV>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`,
-/// the units at the start of each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the
-/// element type of A that needs no conversion: its rows are read in place if k is a multiple of `group`.
+/// A Mac defines: `group`, the elements of k in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of
+/// B; `Acc`, the type of sums; `load_b<L, NV>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`;
+/// `header`, the units at the start of each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is
+/// the element type of A that needs no conversion: its rows are read in place if k is a multiple of `group`.
 template <class T, class Row>
 struct MacFloat : Row {
   using Unit = T;
@@ -120,7 +119,8 @@ struct MacIntegers : Row {
 };
 
 /// Multiplies pairs of i16 by pairs of i16 or i8 (`Stored`), which are widened. Exact modulo 2^32, unlike x86's 8-bit
-/// multiply-add of u8 x s8, which saturates. Zero points are subtracted before.
+/// multiply-add of u8 x s8, which saturates. Operands with a zero point come as i16 with the zero point
+/// subtracted.
 template <class Stored>
 struct MacInt16 : MacIntegers<macs::MacInt16> {
   using B = Stored;
@@ -166,11 +166,11 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
 };
 
 #if !defined(__aarch64__)
-/// i16 x i8 or i16 in quads with half the multiplications, for processors that add 16-bit numbers faster than they
-/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): for a quad a of A and a quad b of B, (a0 +
-/// b2)(a2 + b0) + (a1 + b3)(a3 + b1) is the sum of the products a0 b0 + .. + a3 b3, the row term a0 a2 + a1 a3 and the
-/// column term b0 b2 + b1 b3. Sums start from the negated terms. The header of each panel holds the terms of its
-/// columns; multiply_block computes the terms of rows. Exact modulo 2^32 if every a + b fits 16 bits.
+/// Multiplies quads of i16 by quads of i16 or i8 with half the multiplications, for processors that add 16-bit numbers
+/// faster than they multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): for a quad a of A and a
+/// quad b of B, (a0 + b2)(a2 + b0) + (a1 + b3)(a3 + b1) is the sum of the products a0 b0 + .. + a3 b3, the row term a0
+/// a2 + a1 a3 and the column term b0 b2 + b1 b3. Sums start from the negated terms. The header of each panel holds the
+/// terms of its columns; multiply_block computes the terms of rows. Exact modulo 2^32 if every a + b fits 16 bits.
 struct Quad {
   u32 low, high;
 };

@@ -104,8 +104,8 @@ WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
-/// The same as `micro` (micro.h), with AMX: for whole tiles, during the lifetime of an AmxTiles object, and without
-/// partial sums of tasks::partial_sum units.
+/// Computes the same as `micro` (micro.h) on AMX, for whole tiles, without partial sums (tasks::partial_sum). An
+/// AmxTiles object must exist during the call.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;

@@ -32,7 +32,7 @@ template <class Mac, GemmTile tile>
 WEFT_INLINE int panel_slot(int j, int k) {
   constexpr int L = tile.lanes;
   if constexpr (sizeof(typename Mac::B) == 2 && Mac::group == 1 && !__is_same(typename Mac::B, f16)) {
-    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;  // bf16 without dpbf16: vectors 2v and 2v + 1 interleaved
+    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;  // bf16 without dpbf16: pairs of vectors are interleaved
   } else if constexpr (Mac::header > 0) {
     return j / L * L * 4 + k / 2 * L * 2 + j % L * 2 + k % 2;  // a vector's pairs k = 0, 1, then its pairs k = 2, 3
   } else {

@@ -150,7 +150,7 @@ struct Found {
   V value;
   Index index;
 
-  /// Takes v at position `at` if it is better; a lane without a candidate always takes it.
+  /// Takes v at the later position `at` if v is better; a lane without a candidate takes v.
   template <class Rule>
   WEFT_INLINE void offer(V v, Index at) {
     const auto none = index < Index(0), better = to_index_mask(Rule::template replaces<V>(value, v));
@@ -158,7 +158,7 @@ struct Found {
     value = select(take, v, value);
     index = select(take, at, index);
   }
-  /// Takes v at position `at` if it is better. Candidates come in any order: among equals the position decides.
+  /// Takes v at position `at` if v is better. Candidates come in any order: among equals the position decides.
   template <class Rule>
   WEFT_INLINE void meet(V v, Index at) {
     const bool later = lane(at, 0) > lane(index, 0);

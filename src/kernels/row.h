@@ -274,7 +274,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
-      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // all threads of a wave, or none
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // all or no threads of a wave
   });
 }
 #endif
@@ -289,7 +289,7 @@ WEFT_INLINE V exp_of_difference(V d) {
   return exp_not_above_0(d);
 }
 
-/// Computes e^(x - max) / sum. A row whose largest value is infinite gives NaN, as in IEEE arithmetic.
+/// Computes e^(x - max) / sum. If the largest value of a row is infinite, the row becomes NaN, as in IEEE arithmetic.
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, bool narrow = false, class L,
           class Load, class Store>
 WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {

@@ -181,8 +181,7 @@ WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The first kernel of arg max and arg min: finds the best element of each part; calls store(row * parts + part,
-/// Found).
+/// The first kernel of arg max and arg min: calls store(row * parts + part, Found) with the best element of a part.
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Load& load, const Store& store) {
   const i64 length = part_length<L::threads, N>(cols, parts);

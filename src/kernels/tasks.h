@@ -76,8 +76,8 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
   return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
-/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of this
-/// number and of the number of partial sums, not with the square root of k (N. Higham, "The Accuracy of Floating Point
+/// A sum over long k consists of partial sums of this many units. The error grows with the square roots of this number
+/// and of the number of partial sums, not with the square root of k (N. Higham, "The Accuracy of Floating Point
 /// Summation", 1993). Steps of k are whole partial sums, so the cuts of a sum depend neither on rows nor on columns.
 inline constexpr i64 partial_sum = 128;
 
@@ -125,9 +125,9 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
   return b.mc * b.nc * unit_bytes + (fill ? b.mc * filled_stride(b.kc) * unit_bytes : 0) + 64;
 }
 
-/// The modes of a convolution (conv.h). Its blocks are those of a matrix product: the rows are output pixels of all
-/// images, the columns are output channels of a group, and k is taps x channels of a tap. In Lines mode, a whole line
-/// of the kernel counts as one tap with width x channels channels. In Im2col mode, the whole kernel is one tap.
+/// The modes of a convolution (conv.h). A convolution has the blocks of a matrix product: the rows are output pixels of
+/// all images, the columns are output channels of a group, and k is taps x channels. In Lines mode, a whole line of the
+/// kernel counts as one tap, with the channels of the line. In Im2col mode, the whole kernel is one tap.
 enum class ConvMode { Direct, Lines, Filled, Im2col };
 
 /// Returns the multiple, in units, to which im2col windows are padded with zeros: 16 for AMX, else 1.
@@ -227,7 +227,7 @@ constexpr i64 window_tasks(i64 rows, i64 width, i64 channels, i64 taps) {
 /// Packing and unpacking of elements narrower than a byte: the number of elements of a CPU task, and of a GPU thread.
 inline constexpr i64 unpack_task = 16384, unpack_thread = 16;
 
-/// The kernel widths and strides of depthwise convolutions for which a tile of their own is compiled (depthwise.h).
+/// The kernel widths and strides of depthwise convolutions that have their own compiled tile (depthwise.h).
 struct DepthwiseForm {
   int taps, stride;
 };

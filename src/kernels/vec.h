@@ -334,7 +334,7 @@ WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Part part) {
   return load<N>(p, part);
 }
 
-/// Stores the valid lanes of v at p; memory past them is not touched.
+/// Stores the valid lanes of v at p; memory past these lanes is not touched.
 template <class T, class V>
 WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Full) {
   constexpr int N = lanes_of<V>;
@@ -479,7 +479,7 @@ WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
 /// HasInf, has NaN 0x7f and 0xff.
 template <int Mantissa, int Bias, bool Fnuz, bool HasInf>
 struct Float8 {
-  static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // largest finite
+  static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // the largest finite value
   static constexpr u32 nan_bits = Fnuz ? 0x80 : HasInf ? 0x7e : 0x7f;
   static constexpr f32 two_to(int n) {
     f32 r = 1;

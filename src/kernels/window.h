@@ -70,7 +70,7 @@ WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
   p.at[2] = p.at[2] * s.stride[2] + plane.rest;
   return p;
 }
-/// Changes p from the pixel of row - 1 to that of `row`, in the order of phased_pixel.
+/// Changes p from the pixel of row - 1 to the pixel of `row`, in the order of phased_pixel.
 WEFT_INLINE void next_phased(const ConvSizes& s, i64 row, ConvPixel& p) {
   if (!s.transposed) return next_pixel(s, p);
   p.at[2] += s.stride[2];
@@ -142,8 +142,8 @@ WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w)
 }
 
 /// Calls body(row, pixel, each) for every output pixel; body then calls each(f), which calls f(channel, lanes) for
-/// every W channels. A CPU has tasks::window_tasks(rows, width, channels, taps) tasks. A GPU has a thread for each W
-/// channels of a pixel, so there `each` calls f once.
+/// every W channels. A CPU has tasks::window_tasks(rows, width, channels, taps) tasks. A GPU thread has W channels of a
+/// pixel and calls f once.
 template <int W, class L, class Body>
 WEFT_INLINE void for_pixels(const L& launch, const ConvSizes& s, i64 channels, [[maybe_unused]] i64 taps,
                             const Body& body) {

@@ -5,9 +5,9 @@
 /// pair of channels instead of 9 m^2: 4 times fewer for m = 4, and 2.25 times fewer for m = 2. Channels last; CPU only.
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A for a kernel g and the pixels d of a tile, the products of all tiles at one
-/// of the (m + 2)^2 positions are a matrix product over channels, on the micro kernels of gemm.h. A `Form` is one such
-/// scheme: `input` applies B^T along one axis of a tile, `weights` applies G and `output` A^T. `finish` scales the
-/// results.
+/// of the (m + 2)^2 positions are a matrix product over channels, on the micro kernels of gemm.h. A `Form` is a choice
+/// of A, B and G: `input` applies B^T along one axis of a tile, `weights` applies G and `output` A^T. `finish` scales
+/// the results.
 #include "device.h"
 #include "gemm.h"
 #include "pack.h"

@@ -89,8 +89,8 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block; then those of the kernels
-/// attention_groups (group_attention) and attention_few (few_attention).
+/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block; then parameters of the
+/// kernels attention_groups (group_attention) and attention_few (few_attention).
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per compute unit
@@ -123,7 +123,7 @@ Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.di
 /// Returns the number of cluster blocks among which the keys are split (Flash-Decoding) if there are few blocks; each
 /// block gets at least `fewest` keys.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
-  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a growing cache: assume 512
+  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // unknown for a growing cache: assumes 512
   int split = 1;
   while (split < 8 && blocks * split * 2 <= lowering.compute_units() && keys >= fewest * split * 2) split *= 2;
   return split;

@@ -194,7 +194,7 @@ class PartWriter {
     return copy;
   }
 
-  /// Finds the symbols that the part uses; those that it does not set get their values from the surrounding program.
+  /// Finds the symbols that the part uses. Symbols that it does not set get their values from the surrounding program.
   void find_sizes(CpuPart& op) {
     std::set<std::string> set;
     Dims mentioned;

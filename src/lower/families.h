@@ -28,7 +28,7 @@ struct Family {
 /// Returns the family of an instruction; for a leaf (is_leaf), a family without functions.
 const Family& family_of(const Instruction& instruction);
 
-/// If a Bind reads its sizes from an i32 or i64 input of the program, which may be converted or reshaped before,
+/// If a Bind reads its sizes from an i32 or i64 input of the program (perhaps through conversions and reshapes),
 /// returns that input; else null. Such sizes are known before the run begins.
 Value input_bound_by(const Instruction& instruction);
 

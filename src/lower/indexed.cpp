@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Adds checks that, along all axes but `axis`, the indices are no longer than x.
+/// Adds checks that, along all axes but `axis`, the size of the indices is at most that of x.
 void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
   for (size_t a = 0; a < x.size(); ++a) {

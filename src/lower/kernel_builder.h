@@ -10,7 +10,8 @@
 
 namespace weft {
 
-/// Returns an element type's name in kernel sources. Throws E149 if kernels cannot address it (packed, complex).
+/// Returns an element type's name in kernel sources. Throws E149 for a type that kernels cannot address (packed,
+/// complex).
 std::string kernel_type(DType type);
 /// Returns the type in which kernels compute: f32 for narrow floats, u8 for bool, an 8-bit integer for packed integers,
 /// i64 for strings, else the type itself.

@@ -255,7 +255,7 @@ void Lowering::pack(const View& wide, BufferId output, Value value) {
   add_step(std::move(step), "packs elements narrower than a byte", false);
 }
 
-/// In checked builds, gives axes of size 1 an absurd stride, to find kernels that use it although they must not.
+/// In checked builds, gives axes of size 1 an absurd stride, to find kernels that use the stride of such an axis.
 static void poison_strides(View& view) {
   constexpr int64_t absurd = int64_t{3} << 16;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
@@ -326,7 +326,7 @@ View Lowering::distinct_copy_of(Value value, const std::string& reason) {
   return copy;
 }
 
-/// True if two views of different buffers have the same type, offset and strides.
+/// True if two views of different buffers have the same type, offset and strides (of axes larger than 1).
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
   for (size_t i = 0; same && i < a.dims.size(); ++i)
@@ -611,8 +611,7 @@ void Lowering::widen_operands(const Instruction& reader) {
   }
 }
 
-/// Emits prefetches of constants that all rows read (such as a bias), which run before the wait for the previous
-/// launch.
+/// Emits prefetches of constants that all rows read (such as a bias), before the wait for the previous launch.
 void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
   constexpr int64_t most = 1 << 14;
   for (const Instruction* i : region.epilogue) {
@@ -644,7 +643,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   body.plan(region.epilogue, region.outputs, given);
   body.define(given[0], anchor, type);
   if (region.twin) body.define(given[1], "second", type);
-  // On CPUs a result may overwrite an operand of the epilogue, unless the anchor reads it too. On GPUs it may not,
+  // On CPUs a result may overwrite an operand of the epilogue that the anchor does not read. On GPUs no result may,
   // because several threads may read one element.
   std::vector<BufferId> in_place = on_gpu() ? std::vector<BufferId>() : body.in_place();
   std::erase_if(in_place, [&](BufferId buffer) { return kernel.uses(buffer); });

@@ -82,7 +82,7 @@ class Lowering {
   /// begins at a multiple of `align` elements.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                int64_t align = 1);
-  /// Copies the value's own view in the same way, but copies an element that a broadcast repeats only once.
+  /// Copies the value's own view in the same way, but copies an element once that a broadcast repeats.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
@@ -91,7 +91,7 @@ class Lowering {
   /// Returns the view for a result of the current region: in an output buffer, in the result of a concatenation or
   /// scatter that reads it, or in a new buffer.
   View new_result(Value value);
-  /// Returns such a view; a new buffer stores the axes in the order `stored` (outermost first).
+  /// As above, but a new buffer stores the axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   /// Copies elements of `value` from one view to another.
@@ -103,8 +103,8 @@ class Lowering {
   void copy_apart(Value value, const View& to, const std::string& reason);
   /// Makes a buffer of `elements` of `type` with a special layout, such as packed weights.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
-  /// If the newest load step fills `to` and equals an earlier one, removes it and returns the earlier step's buffer, so
-  /// that layers with the same weights share their packed form. Otherwise returns `to`.
+  /// If the newest load step fills `to` and equals an earlier step, removes the newest and returns the earlier step's
+  /// buffer, so that layers with the same weights share their packed form. Otherwise returns `to`.
   View shared(View to);
   /// True if a value depends on constants only; its steps then run once, when the program is loaded.
   bool is_load_time(Value value) const;
@@ -118,11 +118,11 @@ class Lowering {
   /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.
   size_t choose(Decision decision, const std::function<bool(size_t)>& can_take = {});
 
-  /// Adds a kernel launch. `load_time`: it runs once, when the program is loaded.
+  /// Adds a kernel launch. `load_time`: the launch runs once, when the program is loaded.
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), runs_at_load_); }
 
-  /// Adds a condition on sizes, checked before the run; in a body, or if a size is known only later, at this step.
+  /// Adds a condition on sizes, checked before the run; in a body, or if a size is set during the run, at this step.
   void add_check(SizeCheck check);
 
   // Control flow (control.cpp).
@@ -158,8 +158,8 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// Returns the output buffer that the region of `value` writes directly; none if it has none, or if the sizes of that
-  /// buffer are not known yet.
+  /// Returns the output buffer that the region of `value` writes directly; none if there is none, or if the buffer's
+  /// sizes are not known yet.
   BufferId slot_of(Value value) const;
 
  private:

@@ -30,9 +30,9 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
 bool rows_are_even(const View& a);
 /// Returns the stride between rows of A; all row axes must merge into one.
 Dim row_stride(const Product& p);
-/// Groups the result's axes into the coordinates (at, row, col); without batches into (row, col).
+/// Returns an iteration that groups the result's axes into the coordinates (at, row, col); without batches (row, col).
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
-/// Groups the axes of a product that walks them in Product::order.
+/// As above, with the axes in Product::order.
 Iteration result_iteration(const Dims& dims, const Product& p);
 /// Returns the type of a GPU's accumulators for operands of this type.
 DType sum_type(DType type);

@@ -27,7 +27,7 @@ Instruction* producer(Value value) {
   return value.def;
 }
 
-/// Limit on a region's elementwise instructions, because the time to compile a kernel grows faster than its length.
+/// Limit on a region's elementwise instructions: the time to compile a kernel grows faster than the kernel's length.
 constexpr size_t max_members = 256;
 
 using RegionId = Id<Region>;
@@ -250,7 +250,7 @@ class Grouping {
     return false;
   }
 
-  /// True if all of `id` precedes the first instruction of `target` and thus cannot depend on it.
+  /// True if all of `id` precedes the first instruction of `target`; then `id` cannot depend on `target`.
   bool is_older(RegionId id, RegionId target) { return last_order(regions_[id]) < first_order(regions_[target]); }
 
   static int64_t first_order(const Region& r) {

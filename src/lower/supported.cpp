@@ -21,7 +21,7 @@ static std::map<const Module*, const Instruction*> owners_of(const Program& prog
   return owners;
 }
 
-/// Returns why kernels cannot address the type of an operand or result; empty if they can.
+/// Returns why kernels cannot address the type of an operand or result; empty if they can address all types.
 static std::string why_no_type(const Instruction& i) {
   const Family& family = family_of(i);
   auto refused = [&](const Type& type) {

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// Where a value's elements lie: element (i0, i1, ...) is element offset + sum(i * strides) of the buffer. Reshapes,
-/// transposes, broadcasts and slices change only the view and copy nothing.
+/// Places of a value's elements: element (i0, i1, ...) is element offset + sum(i * strides) of the buffer. Most
+/// reshapes, and transposes, broadcasts and slices, change only the view and copy nothing.
 struct View {
   BufferId buffer = {};
   DType dtype = DType::f32;

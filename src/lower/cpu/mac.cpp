@@ -23,7 +23,7 @@ static bool fits_widened(Value weight) {
   return weight.shape().elements().upper_bound() <= most;
 }
 
-/// Returns the number of channels that a group sums, or the k of a matrix product.
+/// Returns the number of input channels of a group, or the k of a matrix product.
 static Dim summed(const Instruction& instruction) {
   const auto* op = instruction.as<Convolution>();
   if (!op) return instruction.inputs[0].dims().back();

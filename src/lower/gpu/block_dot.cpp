@@ -159,8 +159,9 @@ std::vector<DotChoice> kernels_for(Lowering& lowering, const Instruction& dot, c
 
 }  // namespace
 
-/// Lowers a product with few rows to a kernel that reads the weights once, and one with more rows to a matrix product
-/// that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses between them.
+/// Lowers a product with few rows to a kernel that reads the weights once, and a product with more rows to a matrix
+/// product that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses a
+/// kernel.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);

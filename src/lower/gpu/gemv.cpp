@@ -28,7 +28,7 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          a.inputs[1].dims() == b.inputs[1].dims() && a.types[0].shape == b.types[0].shape;
 }
 
-/// True if `first` has one output and only the epilogues of the two regions read it.
+/// True if `first` has one output and only the epilogues of the two regions read that output.
 bool feeds_only(const Region& first, const Region& second) {
   if (first.outputs.size() != 1) return false;
   const Instruction& last = *first.outputs[0].def;
@@ -67,7 +67,7 @@ std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   return RowNorm{region.anchor->inputs[0], gain, norm->epsilon};
 }
 
-/// Returns the products that read the norm's result; empty if anything else reads it.
+/// Returns the products that read the norm's result; empty if another instruction reads it.
 std::vector<Region*> readers_of(const Region& norm, const std::multimap<const Instruction*, Region*>& products) {
   Value rows = norm.outputs[0];
   std::vector<Region*> readers;

@@ -40,7 +40,7 @@ std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& r
 /// if there is none.
 std::string epilogue_text(Lowering& lowering, const Region& region);
 /// Adds the library call, and a kernel for the part of the epilogue that the library does not compute. `spare` makes a
-/// step of Weft for the given region; it replaces the call in runs with symbolic sizes that the library refuses.
+/// step of Weft for the given region; this step replaces the call in runs with sizes that the library refuses.
 void lower_library_convolution(Lowering& lowering, const Region& region, const DirectConvolution& convolution,
                                const LibraryOffer& offer, const std::function<PlanStep(const Region&)>& spare);
 

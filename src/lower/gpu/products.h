@@ -31,7 +31,7 @@ int64_t typical_size(const Dim& size, int64_t each = 16);
 /// True if no step of a run writes the elements of the view (weights, for example).
 bool is_constant(Lowering& lowering, const View& view);
 
-/// The most rows for which gemv_gpu is used, which reads B only once.
+/// The most rows of a product that uses gemv_gpu.h, whose kernel reads B once.
 inline constexpr int64_t max_gemv_rows = 4;
 
 /// Template arguments of kernels/gemv_gpu.h: columns that a block computes (of both matrices together, if B is twins),
@@ -55,8 +55,8 @@ struct RingWeights {
   int bits = 16, factor_bytes = 0;  ///< factor_bytes: bytes of the scales and zero points of a row in a step
   int matrices = 1;                 ///< 2 for twins
 };
-/// Returns the shape for `m` rows of 16-bit floats, at most `at_once` of them at a time; nothing if they do not fit
-/// shared memory, or without NVIDIA's matrix unit.
+/// Returns the shape for `m` rows of 16-bit floats, of which a block multiplies at most `at_once` at a time; nothing if
+/// shared memory is too small or the GPU lacks NVIDIA's matrix unit.
 std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights& weights, const Dim& m,
                                     int64_t at_once);
 /// Returns the text of an operand of gemm_gpu with strides for rows and for k; `direct_rows` if is_direct allows it.
@@ -94,7 +94,7 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 /// Chooses a tile by measurements if there are any. Without them, a cost model chooses on Hopper for direct operands of
 /// most types; other products take the largest tile whose blocks fill the GPU, if there is one.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
-/// True if k may be split: the sizes are fixed and the product is computed in every run.
+/// True if k may be split: `sizes` are constant and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
 /// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, or of the wider accumulator type of integers

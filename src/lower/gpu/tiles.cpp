@@ -121,9 +121,9 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if none does, the
-/// tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into up to eight parts; a tile
-/// counts as filling the GPU if up to four parts suffice.
+/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if there is none,
+/// the tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into up to eight parts; a
+/// tile counts as filling the GPU if up to four parts suffice.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
