@@ -51,8 +51,7 @@ struct FewKeys {
 
 /// Computes attention as attention_gpu does; `store` receives four columns at a time. Requirements: D >= d and D >= dv;
 /// D * sizeof(T) / 16 is a power of two <= wave_size; `Rows` >= heads / kv_heads * queries; rows of q, k and v begin on
-/// multiples of 16 bytes; d and dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of
-/// Split.
+/// multiples of 16 bytes; d and dv are multiples of 8. Blocks: at most Split * batch * kv_heads, in clusters of Split.
 template <class T, int D, int Rows, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
           class Store>
 WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,

@@ -7,8 +7,7 @@
 ///     attention_gpu<f16, 64>(WEFT_LAUNCH, sizes, q, k, v, keys_of, score, store);
 ///
 /// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head,
-/// query, col, v, lanes), where s and v have one lane. q, k and v are global pointers to T; strides are in elements,
-/// rows dense.
+/// query, col, v, lanes), where s and v have one lane. q, k and v are global pointers to T; their rows are dense.
 
 #include "attention_wgmma.h"
 #include "gemm_gpu.h"

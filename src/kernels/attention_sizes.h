@@ -15,8 +15,8 @@ struct KeyRange {
 };
 
 #ifdef WEFT_GPU
-/// The sizes of an attention (attention.h); a query and a key have d elements, a value has dv. The arrays are the
-/// strides {batch, head, row} of queries, keys and values, in elements.
+/// Sizes of an attention (attention.h): queries and keys have d elements, values dv. q, k, v: strides of batch, head,
+/// row.
 struct AttentionSizes {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
   i64 q[3], k[3], v[3];

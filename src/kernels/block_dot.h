@@ -150,9 +150,8 @@ struct ByteRows {
   const i32* sums;
 };
 
-/// A row in scratch. `x` has the row's numbers in the order of the parts of words. Each number is divided by the value
-/// of the lowest bit of its part, because block_micro masks the parts of a half word without a shift. `sums`: the sum
-/// of each block.
+/// A row in scratch. `x`: the row's numbers in the order of the parts of words, each divided by the value of the lowest
+/// bit of its part, because block_micro masks parts without a shift. `sums`: the sum of each block.
 struct SpreadRow {
   const f32 *x, *sums;
 };

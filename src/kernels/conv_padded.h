@@ -112,10 +112,9 @@ struct PaddedRows {
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 
-/// Runs this call's share of the tasks of padded_blocks. The parameters are those of `conv`, but the taps of the packed
-/// weights are the runs of k, padded to a multiple of amx_side units. Requirements: X is Mac::Direct; depth is 1;
-/// channels_in fill whole units, and whole tiles if dilation[2] > 1; the convolution is not transposed. Scratch:
-/// padded_scratch(s).
+/// Runs this call's share of the tasks of padded_blocks. Parameters are as for `conv`, but the taps of packed weights
+/// are the runs of k, padded to a multiple of amx_side units. Requirements: X is Mac::Direct; depth is 1; channels_in
+/// fill whole units, and whole tiles if dilation[2] > 1; the window is not transposed. Scratch: padded_scratch(s).
 template <class Mac, GemmTile tile, class L, class X, class Store>
 WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                              const Store& store) {

@@ -394,8 +394,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
 
 /// Computes the same as `depthwise`, for kernels of width `Taps` with stride `Step` and no dilation along the width. A
 /// thread computes `Lanes` channels of `Pixels` neighbouring pixels, and reads each input column once. The channels of
-/// a pixel must be whole vectors that begin on multiples of 16 bytes. Threads: output lines * tiles * vectors of
-/// channels.
+/// a pixel must be whole vectors that begin on multiples of 16 bytes. Threads: output lines * tiles * channel vectors.
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The functions that generated kernels use in addition to the header of their family: the elementwise operators
-/// (fn::op_add, fn::op_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a
-/// strided axis.
+/// (fn::op_add, fn::op_exp ... from ops/elementwise.def), the IR's conversions, and access along a strided axis.
 #include "device.h"
 #include "math.h"
 #include "vec.h"

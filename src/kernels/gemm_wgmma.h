@@ -262,8 +262,7 @@ struct StepRing {
   }
 };
 
-/// Computes one piece of C, or this block's part of its k steps. `Lanes` is as in store_shared_sums; eight if k is
-/// split.
+/// Computes one piece of C, or this block's part of its k steps. `Lanes`: as in store_shared_sums; 8 if k is split.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, const A& a, const B& b,
                                   const Store& store) {

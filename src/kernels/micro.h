@@ -119,8 +119,7 @@ struct MacIntegers : Row {
 };
 
 /// Multiplies pairs of i16 by pairs of i16 or i8 (`Stored`), which are widened. Exact modulo 2^32, unlike x86's 8-bit
-/// multiply-add of u8 x s8, which saturates. Operands with a zero point come as i16 with the zero point
-/// subtracted.
+/// multiply-add of u8 x s8, which saturates. An operand's zero point is already subtracted.
 template <class Stored>
 struct MacInt16 : MacIntegers<macs::MacInt16> {
   using B = Stored;

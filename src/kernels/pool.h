@@ -17,8 +17,7 @@ WEFT_INLINE V pool_max(V a, V b) {
 }
 
 /// Returns the number of taps that an average divides by: the taps inside the image or, with `include_pad`, also those
-/// in the padding, which ends `pad_end` elements past the image. Taps past the padding do not count; windows have such
-/// taps if the output size is rounded up.
+/// in the padding, which ends `pad_end` elements past the image. Taps past the padding do not count.
 WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapRange (&taps)[3], bool include_pad,
                            const i64 (&pad_end)[3]) {
   i64 count = 1;

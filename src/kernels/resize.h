@@ -18,8 +18,7 @@ enum class ResizeCoordinates {
 };
 enum class ResizeRounding { round_prefer_floor, round_prefer_ceil, floor, ceil };
 
-/// How one axis is resized. `scale` 0 means out / in; `step` is the stride of the axis in the operand; `taps` is the
-/// most taps of a coordinate.
+/// A resized axis. `scale` 0 means out / in; `step`: its stride in the operand; `taps`: the most taps of a coordinate.
 struct ResizeAxis {
   ResizeMode mode;
   ResizeCoordinates coordinates;

@@ -5,8 +5,7 @@
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
 /// runs once. GPU: a block, a wave or part of a wave takes a row (`Team`). Each thread keeps `Held` pieces of it in
-/// registers (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. On each device the order of sums
-/// is fixed.
+/// registers (`Fill`); if `Held` is 0, each pass loads the row again. On each device the order of sums is fixed.
 
 #include "math.h"
 #include "tasks.h"

@@ -150,8 +150,7 @@ WEFT_INLINE Acc first_of_row(const Load& load, i64 row, i64 cols) {
   return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
 }
 
-/// The first kernel of a launch pair: measures each part of each row and calls store(row * parts + part, first,
-/// second).
+/// The first kernel of a pair: measures each part of each row and calls store(row * parts + part, first, second).
 template <class Acc, int N, class L, class Rule, class Load, class Store>
 WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                    const Store& store) {

@@ -475,8 +475,7 @@ WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
   return convert_plain<u16>(select(x != x, (bits >> 16) | U(0x40), rounded));
 }
 
-/// The layout of an 8-bit float. `Fnuz`: no infinity, no minus zero, NaN is 0x80. f8e4m3fn, with neither Fnuz nor
-/// HasInf, has NaN 0x7f and 0xff.
+/// The layout of an 8-bit float. `Fnuz`: no infinity, no minus zero, NaN is 0x80. f8e4m3fn: NaN is 0x7f or 0xff.
 template <int Mantissa, int Bias, bool Fnuz, bool HasInf>
 struct Float8 {
   static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // the largest finite value
@@ -528,8 +527,7 @@ struct PowerOfTwo {
     const U power = select(bits == U(0), U(0x00400000), bits << 23);
     return bits_to<f32>(select(bits == U(255), U(0x7fc00000), power));
   }
-  /// Returns the bits of the least power of two >= x. Negative numbers give NaN; 0 gives 2^-127. A value above 2^127
-  /// gives 2^127 with `saturate`, else NaN.
+  /// Returns the bits of the least power of two >= x: NaN for x < 0, 2^-127 for 0, NaN or 2^127 (saturate) above 2^127.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;

@@ -27,8 +27,7 @@ namespace weft::kernel {
 /// Returns the byte offset of 16-byte part `part` of 128-byte row `row`.
 WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + ((part ^ (row & 7)) << 4)); }
 
-/// Returns the descriptor of an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of
-/// 1024.
+/// Returns the descriptor of an operand in swizzled rows of 128 bytes at this shared address, a multiple of 1024.
 WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }

@@ -12,8 +12,7 @@ struct AxisGroup {
   bool is_alone = false;  ///< a single axis, never merged: the kernel computes the operand's offset along it
 };
 
-/// Merges neighbouring axes of `dims` where the operand's `strides` allow it, except those marked in `alone`. A tensor
-/// of rank 0 has no groups.
+/// Merges neighbouring axes of `dims`, except axes in `alone`, if `strides` allow it. A scalar has no groups.
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
 /// Returns an iteration with a coordinate for each group: at[0], at[1] ...
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);

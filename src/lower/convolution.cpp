@@ -205,8 +205,7 @@ bool has_few_channels(const Lowering& lowering, const Instruction& i, const Wind
          w.channels_out.is_constant() && is_long && depthwise_sum(i) == DType::f32;
 }
 
-/// Emits the store lambda. `row`: index of an output pixel over all images; `channel`: index of a channel over all
-/// groups.
+/// Emits the store lambda. `row`: index of an output pixel of all images; `channel`: index of a channel of all groups.
 void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
   size_t rank = region.dims.size();
   kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");

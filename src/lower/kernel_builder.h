@@ -10,8 +10,7 @@
 
 namespace weft {
 
-/// Returns an element type's name in kernel sources. Throws E149 for a type that kernels cannot address (packed,
-/// complex).
+/// Returns an element type's name in kernel sources. Throws E149 for packed and complex types, which have none.
 std::string kernel_type(DType type);
 /// Returns the type in which kernels compute: f32 for narrow floats, u8 for bool, an 8-bit integer for packed integers,
 /// i64 for strings, else the type itself.

@@ -70,8 +70,7 @@ struct DotKernel {
   bool waits = false;  ///< loads weights before it waits for the previous launch
 };
 
-/// Returns the kernel for `m` rows of 16-bit floats on the matrix unit, at most `at_once` at a time; nothing if it does
-/// not apply.
+/// Returns gemv_ring for `m` rows of 16-bit floats, at most `at_once` at a time; nothing if it cannot compute them.
 std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruction& dot, const PackedWeights& packed,
                                          DType type, const Dim& m, int64_t at_once, bool ahead) {
   const auto& op = *dot.as<BlockDot>();
@@ -160,8 +159,7 @@ std::vector<DotChoice> kernels_for(Lowering& lowering, const Instruction& dot, c
 }  // namespace
 
 /// Lowers a product with few rows to a kernel that reads the weights once, and a product with more rows to a matrix
-/// product that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses a
-/// kernel.
+/// product that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);

@@ -74,8 +74,7 @@ int hopper_blocks_of_unit(const BlockTile& t, DType type) {
   return std::clamp(hopper_shared_bytes / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
 }
 
-/// Estimates the cycles of a product with this tile on a Hopper GPU, from three limits: matrix unit, L2 bandwidth,
-/// latency.
+/// Estimates the cycles of a product with this tile on a Hopper GPU from matrix rate, L2 bandwidth and latency.
 double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   const TileCosts& f = t.groups ? group_costs : tf32_costs;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
