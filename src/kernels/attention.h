@@ -4,7 +4,7 @@
 /// come in blocks; each query row keeps its maximum and sum, and rescales earlier results when the maximum grows.
 ///
 /// CPU: the products q k^T and weights by v run on the kernel of micro.h; keys and values of a block are packed to
-/// scratch as words of four bytes, so any type and strides cost little. Query heads of a key-value head share them.
+/// scratch as words of four bytes, which all query heads of a key-value head share. Any type and strides cost little.
 #include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"

@@ -15,8 +15,7 @@ struct KeyRange {
 };
 
 #ifdef WEFT_GPU
-/// Sizes of an attention (attention.h): queries and keys have d elements, values dv. q, k, v: strides of batch, head,
-/// row.
+/// Sizes of an attention (attention.h): a query or key has d elements, a value dv. q, k, v: strides {batch, head, row}.
 struct AttentionSizes {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
   i64 q[3], k[3], v[3];

@@ -219,8 +219,8 @@ struct StepFactors {
 
 /// Weights for gemv_ring. An instruction of the matrix unit multiplies four words of each column, all of one block:
 /// lane l holds word l % 4 of a piece of 16 bytes, and the elements of the rows that belong to it. So the block's scale
-/// can be applied to the sums in f32. A block fills whole pieces of 16 bytes; it is a step, a part of a
-/// step, or several steps.
+/// can be applied to the sums in f32. A block fills whole pieces of 16 bytes; it is a step, a part of a step, or
+/// several steps.
 template <class T, class W, bool Aligned>
 struct BlockColumns {
   using Of = WeightPairs<T, W::Bits>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Matrix product on GPUs: C[b, m, n] = A[b, m, k] B[b, k, n], batched, for any sizes (0 and 1 too), with prologues in
-/// the loads and an epilogue in the store. A block computes a `rows` x `cols` piece of C in steps of `depth`:
-/// while its waves multiply one step from shared memory, they load the next step from global memory into registers.
+/// the loads and an epilogue in the store. A block computes a `rows` x `cols` piece of C in steps of `depth`: while
+/// its waves multiply a step from shared memory, they load the next step from global memory into registers.
 ///
 ///     gemm_gpu<f16, default_block_tile<f16>>(WEFT_LAUNCH, {batch, m, n, k},
 ///         along_k([&](i64 batch, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return load<8>(a + ..., lanes); }),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Copies between layouts on CPUs: the operand is contiguous along one axis, the result along another. Squares are
-/// transposed in registers, and cache lines are read and written whole, so strides that are powers of two are no
-/// slower.
+/// transposed in registers, and cache lines are read and written whole, so strides of powers of two cost no more.
 #include "pointwise.h"
 
 namespace weft::kernel {

@@ -70,8 +70,8 @@ class Merger {
     return i == StepId(0) || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(i);
   }
 
-  /// Adds the step to the last group that can take it. Stops at the last group on which the step depends, and makes a
-  /// new group.
+  /// Adds the step to the last group that can take it, among the groups after the last group on which the step depends;
+  /// else makes a new group.
   void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = bool(plan_.steps[i].moves);
