@@ -40,8 +40,8 @@ struct BuiltKernels {
 /// Builds one loadable image: looks up each distinct source in the cache, compiles the missing ones in parallel, and
 /// links. A kernel that several threads request is compiled once. If the image is cached, the code generator is not
 /// opened. Refused sources are listed in the result; a failed link is an internal error; a missing code generator is
-/// E205. If the thread's watch ends the work (E403, E404), compilations that are running still finish and are cached,
-/// but no others start.
+/// E205. If the thread's watch ends the work (E403, E404), running compilations finish and are cached, but no new
+/// compilations start.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
 /// Builds kernels. A refused source is an internal error with the compiler's messages and the source.

@@ -53,7 +53,7 @@ class KernelPack {
   /// Returns the process's pack: WEFT_PACK, or weft-kernels.pack next to the code generator.
   static const KernelPack& shared();
 
-  /// Returns the data of a key; nothing if it is missing or damaged.
+  /// Returns the data of a key; nothing if the data is missing or damaged.
   std::optional<Bytes> get(const Hash128& key) const;
   size_t size() const { return places_.size(); }
   const std::filesystem::path& file() const { return file_; }

@@ -41,8 +41,8 @@ class TuningStore {
   void put(std::span<const Tuning> tunings);
   /// Returns all tunings, ordered by chip, library, problem and nanoseconds.
   std::vector<Tuning> all() const;
-  /// Returns the tunings of a chip and a build of the kernel library. If `chip` names no model, returns those of the
-  /// model with the most entries.
+  /// Returns the tunings of a chip and a build of the kernel library. If `chip` names no model, returns the tunings of
+  /// the model with the most entries.
   std::vector<Tuning> known_for(const std::string& chip, const std::string& library) const;
   /// Removes all tunings; returns how many.
   int64_t clear();
@@ -51,7 +51,7 @@ class TuningStore {
   std::filesystem::path file_;
 };
 
-/// Returns the default store's tunings for a chip; if it cannot be read, warns once and returns none.
+/// Returns the default store's tunings for a chip; if the store cannot be read, warns once and returns none.
 std::vector<Tuning> kept_tunings(const std::string& chip);
 
 /// Returns a Chooser that takes the fastest measured candidate if it is at least 3 % faster than the cost model's

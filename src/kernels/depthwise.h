@@ -282,7 +282,7 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
 }
 
 /// Computes channels with a tile that suits the kernel's form (tasks::depthwise_forms). Returns how many channels are
-/// done; the others are left to depthwise_any.
+/// done; depthwise_any must compute further channels.
 template <int G, int O, int from = 0, class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line,
                                    Acc* out) {

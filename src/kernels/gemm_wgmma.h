@@ -127,7 +127,7 @@ WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums,
 }
 
 /// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop stores the first sums
-/// and moves the others down, so the epilogue's code exists only a few times. Columns of C are whole vectors.
+/// and moves later sums down, so the epilogue's code exists only a few times. Columns of C are whole vectors.
 template <class Core, int FM, class Store>
 WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
                                   const Store& store) {

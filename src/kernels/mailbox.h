@@ -18,7 +18,7 @@ inline constexpr i64 max_mailbox_bytes = mailbox_lines * 8;  ///< of a message
 
 /// An inbox is MailboxLine[2][ranks][mailbox_lines]: a buffer for even and one for odd message numbers, each with lines
 /// from every rank. Two buffers are enough: a rank sends message n + 2 after it has received all of message n + 1,
-/// which the others send after they have read message n.
+/// which other ranks send after they have read message n.
 struct Mailbox {
   i64 rank = 0;
   const u32* is_aborted = nullptr;        // in memory of the host: not 0 when a rank has failed

@@ -221,7 +221,7 @@ struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
 #ifdef WEFT_MMA
 /// Returns an address in shared memory as the 32-bit number that PTX instructions take.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
-/// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, the others become zero.
+/// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, further bytes become zero.
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }

@@ -389,7 +389,7 @@ inline constexpr int thin_panels = 4;
 
 /// For each number of remaining rows, the compiled row count to use next: the first one of the cheapest sequence of row
 /// counts that covers these rows, found at compile time. A row count above the number of remaining rows repeats the
-/// last row. The cost of a count is its number of FMAs per unit, but at least those that hide an FMA's 4 cycles.
+/// last row. The cost of a count is the number of FMAs per unit, at least the number that hides an FMA's 4 cycles.
 template <GemmTile tile>
 struct RowPlan {
   signed char next[3 * tile.mr];

@@ -146,7 +146,7 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys, unless that leaves compute
+/// Returns the kernel of warp groups, if possible. Two groups of a block share the keys, unless that leaves compute
 /// units idle or adds over a seventh of empty rows. If there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;

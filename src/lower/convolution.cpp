@@ -136,7 +136,7 @@ View weights_in_order(Lowering& lowering, const Window& w, Value value, std::str
   return lowering.copy_of(to, value, why);
 }
 
-/// The weights that form one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
+/// The weights that form one run of k in packed weights: weights of a tap, a line of taps, or all taps (im2col).
 enum class Run { tap, line, window };
 
 /// Makes the taps of a run and their channels one axis k, in the window and in the weights. Run::line is for
@@ -248,8 +248,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles of a depthwise convolution as shared parts: those for any window, and with one output channel per
-/// group also those for the widths and strides in tasks::depthwise_forms.
+/// Declares the tiles of a depthwise convolution as shared parts: tiles for any window, and with one output channel per
+/// group also tiles for the widths and strides in tasks::depthwise_forms.
 void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
   kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
                                   kernel_type(x), ", ", kernel_type(weights), ">"));

@@ -408,8 +408,8 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   return part;
 }
 
-/// Returns the scatter that updates `value`, if it is the only reader; the value is then computed directly into the
-/// scatter's result.
+/// Returns the scatter that updates `value`, if the scatter is the only reader; the value is then computed directly
+/// into the scatter's result.
 static Instruction* scatter_over(Value value) {
   if (value.def->users.size() != 1 || value.def->types.size() != 1) return nullptr;
   Instruction* user = value.def->users[0];

@@ -34,7 +34,7 @@ struct LoweredProgram {
   /// The buffers that load steps fill, by the step's kernel, operands and sizes.
   std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
   std::set<BufferId> written = {};                    ///< output buffers already written
-  std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; those without a value so far
+  std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; symbols without a value so far
   std::unordered_map<const Instruction*, bool> load_time = {};
   BufferId mailbox = {};  ///< the buffer of kind mailbox, if there is one
   int depth = 0;          ///< number of bodies around the current module
