@@ -13,8 +13,8 @@
 #ifdef WEFT_MMA
 namespace weft::kernel {
 
-/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8 of
-/// a and of column l / 4 of b.
+/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8
+/// of a and of column l / 4 of b.
 template <class T>
 WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (is_same<T, f16>) WEFT_MMA_M16N8("m16n8k16.row.col.f32.f16.f16.f32", "f", c, a, b0, b1);
@@ -27,14 +27,15 @@ using tasks::ring_columns;
 /// Bytes of a column of weights in a step, and their pieces of 16 bytes.
 inline constexpr int ring_row = tasks::ring_row_bytes, ring_pieces = ring_row / 16;
 
-/// Returns the offset in a slot that this lane passes to load_matrices for pieces 0 and 1 of 16 columns: the matrices are
-/// columns 0 to 7 and 8 to 15 of piece 0, then of piece 1. XOR with 16 * p gives the offset for pieces p and p + 1, p even.
+/// Returns the offset in a slot that this lane passes to load_matrices for pieces 0 and 1 of 16 columns: the matrices
+/// are columns 0 to 7 and 8 to 15 of piece 0, then of piece 1. XOR with 16 * p gives the offset for pieces p and p + 1,
+/// p even.
 WEFT_INLINE u32 ring_read_at() {
   const int lane = lane_id(), column = lane % 8 + lane / 8 % 2 * 8;
   return u32(column * ring_row + ((lane / 16) ^ (column % 8)) * 16);
 }
 
-/// Columns of 16-bit weights, one matrix or two side by side (twins): then a task has 8 columns of each.
+/// Columns of 16-bit weights, of one matrix or of two (twins). With twins, a task has 8 columns of each matrix.
 template <class T, class B>
 struct DenseColumns {
   static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
@@ -101,7 +102,7 @@ struct WeightRing {
   }
 };
 
-/// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block call it.
+/// Returns 1 / sqrt(mean(x^2) + epsilon) of each row. All threads of the block must call this.
 template <int Rows, class L, class A>
 WEFT_INLINE void inverse_norms(const L&, f32 (&inverse)[Rows], const A& a, i64 row0, int count, i64 k,
                                Shared<f32> sums) {
@@ -127,8 +128,8 @@ WEFT_INLINE void inverse_norms(const L&, f32 (&inverse)[Rows], const A& a, i64 r
   barrier();
 }
 
-/// Copies this wave's part of rows [row0, row0 + count) to shared memory, in pieces of `W::unit` elements: of each piece
-/// all rows, then the next piece.
+/// Copies this wave's part of rows [row0, row0 + count) to shared memory, in pieces of `W::unit` elements: of each
+/// piece all rows, then the next piece.
 template <class T, int Rows, int Steps, class L, class W, class Ring, class A>
 WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ring& ring, const A& a, i64 row0,
                            int count, i64 k_end, Shared<f32> sums) {
@@ -159,10 +160,10 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
   }
 }
 
-/// Multiplies s.m rows of T (f16 or bf16), `Rows` at a time; `Rows` is 1, 2, 4 or 8. `Steps`: tasks::ring_steps. `Ahead`:
-/// the weights are constants, which are copied before wait_for_inputs(). Rows are Direct or normed; k is a multiple of
-/// 8. Shared memory: tasks::ring_shared. Thread blocks: at least ceil_div(m, Rows); no more than can run at once are
-/// useful.
+/// Multiplies s.m rows of T (f16 or bf16), `Rows` at a time; `Rows` is 1, 2, 4 or 8. `Steps`: tasks::ring_steps.
+/// `Ahead`: the weights are constants, which are copied before wait_for_inputs(). Rows are Direct or normed; k is a
+/// multiple of 8. Shared memory: tasks::ring_shared. Thread blocks: at least ceil_div(m, Rows); more blocks than can
+/// run at once are of no use.
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int waves = L::threads / wave_size, outputs = tasks::ring_outputs(W::matrices);
@@ -183,7 +184,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
 
   int slot = 0, side = 0;
   for (i64 task = first; task * outputs < s.n; task += next) {
-    f32 total[4] = {};  // columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
+    f32 total[4] = {};  // lane l: columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
     WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
       auto factors = weights.load_factors(task, ring.columns_of(task), ring.position(step));
       wait_async_groups<Stages - 2>();
@@ -221,7 +222,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
   }
   wait_async_groups<0>();
 }
-/// The same for Direct weights, or twins of them.
+/// Multiplies rows as gemv_ring does, by Direct weights or by twins of Direct weights.
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_mma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   gemv_ring<T, Rows, Stages, Steps, Ahead>(launch, s, a, DenseColumns<T, B>{b, s.k}, store);

@@ -27,7 +27,7 @@ bool meets(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
   return std::ranges::any_of(b, [&](BufferId id) { return a.contains(id); });
 }
 
-/// True if both launch the same kernels; sizes may differ.
+/// True if `a` and `b` launch the same kernels; sizes may differ.
 bool launch_alike(const LaunchStep& a, const LaunchStep& b) {
   auto is_same = [](const StepVariant& p, const StepVariant& q) { return p.kernel == q.kernel && p.from == q.from; };
   return a.kernel == b.kernel && a.work == b.work && std::ranges::equal(a.variants, b.variants, is_same);
@@ -70,8 +70,8 @@ class Merger {
     return i == StepId(0) || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(i);
   }
 
-  /// Adds the step to the last group that can take it, if the step is independent of this and all later groups; else
-  /// makes a new group.
+  /// Adds the step to the last group that can take it, among the groups after the last group on which the step depends;
+  /// else makes a new group.
   void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = bool(plan_.steps[i].moves);
@@ -128,7 +128,7 @@ class Merger {
         headers, [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h, "\"")); });
   }
 
-  /// True for products and convolutions. Those with the same kernel may share a launch (queries, keys and values).
+  /// True for products and convolutions: steps with the same kernel may share a launch.
   bool has_tiles(const PlanStep& step) const {
     return may_merge(step) &&
            starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "gemv_mma.h", "conv_gpu.h", "block_dot_gpu.h"});
@@ -151,13 +151,13 @@ class Merger {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Returns the only member, or merges several into one step. Its sizes begin with each member's number of blocks.
+  /// Returns the only member, or merges the members into one step.
   PlanStep merged(const LaunchGroup& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
   }
 
-  /// Merges launches of one kernel into one launch; does the same for each of its variants.
+  /// Merges launches of one kernel into one launch, and their variants likewise.
   PlanStep repeated(const LaunchGroup& group) {
     size_t count = group.members.size();
     const PlanStep& first = first_of(group);
