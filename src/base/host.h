@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Memory and threads that an embedding program provides in place of the library's own. They are plain functions,
-/// because the C interface passes them.
+/// Memory and threads that an embedding program provides in place of the library's own. The program gives plain
+/// functions, because the C interface passes them.
 namespace weft {
 
-/// An allocator for weights, working memory and results. For a GPU, it returns memory of that device. If its functions
-/// are null, the library's own allocator is used.
+/// An allocator for weights, working memory and results. For a GPU, the allocator returns memory of that device. If its
+/// functions are null, the library's own allocator is used.
 struct HostAllocator {
   /// Returns null if there is no memory. `alignment` is a power of 2. Called from any thread.
   void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;

@@ -47,7 +47,7 @@ std::vector<std::string> target_names(const std::string& name);
 /// "nvidia:sm_90a". Throws E501 for other names, E204 for a processor that kernels cannot be compiled for.
 Chip find_target(const std::string& name);
 
-/// Throws E204 for an x86-64 CPU below v3: kernels need fused multiply-adds.
+/// Throws E204 for an x86-64 CPU below v3: kernels need AVX2 and FMA.
 void check_can_compile_for(const Chip& chip);
 
 }  // namespace weft

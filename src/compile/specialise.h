@@ -36,7 +36,7 @@ class StaticModel {
                                    onnx::StaticNeeds* needs = nullptr) const;
   /// Returns the program for the most likely values with which the model can be imported; null if there are none.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
-  /// True if every import error found so far may not occur with other values of the static inputs.
+  /// True if other values of the static inputs may avoid all import errors found so far.
   bool may_wait() const { return may_wait_; }
   /// Copies constants that are in the caller's memory.
   void detach();

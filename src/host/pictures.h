@@ -16,8 +16,8 @@ struct Picture {
 
 /// True if the file begins like a picture of a known format.
 bool is_picture(std::span<const std::byte> file);
-/// Decodes a picture as RGB; blends transparency with white. Throws E212 for an unknown format, a damaged file, or a
-/// picture above 2^28 pixels, or above both 2^24 pixels and 2^13 pixels for each byte of the file.
+/// Decodes a picture as RGB; blends the transparency of a PNG with white. Throws E212 for an unknown format, a decoder
+/// that is not installed, a damaged file, or too many pixels (in total or for the size of the file).
 Picture decode_picture(std::span<const std::byte> file);
 /// Returns the picture in grey, computed with the weights of ITU-R 601 in 16-bit fixed point.
 Picture grey(const Picture& picture);

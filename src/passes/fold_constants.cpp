@@ -43,7 +43,7 @@ std::vector<int64_t> looked_at(const Instruction& i) {
   return {};
 }
 
-/// Estimates the work as the number of elements that are read or visited, at most INT64_MAX.
+/// Estimates the work: the elements of the operands plus the inner steps of all result elements; at most INT64_MAX.
 int64_t work(const Instruction& i) {
   int64_t total = 0;
   for (const Type& type : i.types) total += elements(type);

@@ -69,7 +69,7 @@ bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   })(module);
 }
 
-/// Calls a pass that needs only the module, with the signature of PassInfo::run.
+/// Gives a pass that needs only the module the signature of PassInfo::run.
 template <bool (*pass)(Module&)>
 bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);
@@ -90,7 +90,8 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// Expands attention that no kernel supports. (In a 16-bit precision, GPU kernels store f32 in 16 bits.)
+/// Expands attention that no kernel supports or that products compute faster. (In a 16-bit precision, GPU kernels store
+/// f32 operands in 16 bits, which allows wider heads.)
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = tasks::attention_widest_head(16),
           widest_of_f32 = tasks::attention_widest_head(bits(context.precision));
@@ -113,7 +114,8 @@ bool always(const PassContext&) { return true; }
 bool on_ranks(const PassContext& context) { return context.ranks.count > 1; }
 bool on_cpu(const PassContext& context) { return is_cpu(context.chip.kind); }
 bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
-/// True if a pass must convert the operands of products. On GPUs, kernels convert values when they store them.
+/// True if a pass must convert the operands of products to the precision. On GPUs, kernels convert the values that they
+/// store.
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
 
 constexpr PassInfo passes[] = {

@@ -49,7 +49,8 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
-  /// Returns the replacement of `i` by the first rule that matches, and inserts its instructions at the current place.
+  /// Returns the replacement of `i` by the first rule that matches. Inserts the replacement's instructions at the
+  /// module's current place.
   std::optional<Value> apply(Module& module, Instruction& i) const;
 
  private:

@@ -30,13 +30,14 @@ class CheckedRun {
   void swap(BufferId a, BufferId b);
   /// Marks these buffers as written by the host.
   void written(std::span<const BufferId> buffers);
-  /// Runs a step on `buffers`; `args` has their addresses, sizes and scratch memory. Returns the first fault, or none.
+  /// Runs a step on `buffers`; `args` has the buffers' addresses, the step's sizes and scratch memory. Returns the
+  /// first fault, or none.
   KernelFault run(Entry* entry, LaunchArgs args, std::span<const BufferId> buffers, int64_t tasks);
 
  private:
   PerBuffer<int64_t> bytes_;
   PerBuffer<std::vector<uint32_t>> stamps_;
-  uint32_t last_ = 0;  // stamp of the last task that ran
+  uint32_t last_ = 0;  // stamp of the last task or host write
 };
 
 }  // namespace weft

@@ -264,7 +264,7 @@ class Interpreter {
       request_.sizes.set(op.counter.as_symbol()->name, trip);
       set_symbols(op.carries, std::span(parameters).first(carried), now);
       std::vector<Wide> given = now;
-      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // so that only the trip owns them
+      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // so that only the trip owns the containers
       std::vector<Wide> results = run_body(i, 0, std::move(given));
       if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
       for (size_t k = 0; k < carried; ++k) now[k] = std::exchange(results[offset + k], {});
