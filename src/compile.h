@@ -86,8 +86,7 @@ struct CompileOptions {
 /// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, recognised
 /// by its first bytes). Throws E502 for a saved program with options of the stage `compiling`.
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// Compiles or loads the bytes of a file. Reads external data from `options.folder`; without it, external data is an
-/// error.
+/// Compiles or loads the bytes of a file. Reads external data from `options.folder`; without a folder, refuses it.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {});
 /// Compiles a program that is in the IR already.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
@@ -98,7 +97,7 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
 CompileReport save(const Executable& executable, const std::filesystem::path& path,
                    std::span<const std::string> targets, const CompileOptions& options = {});
 
-/// Returns the program that a saved program was made of.
+/// Returns the program in the source of a saved program.
 std::unique_ptr<Program> read_source(const ProgramSource& source);
 
 /// A node of a model's main graph and whether a device runs it.

@@ -17,9 +17,8 @@ struct Chip {
   bool operator==(const Chip&) const = default;
 };
 
-/// Returns the processor of this machine with the features that the processor and the operating system both support.
-/// WEFT_CPU selects another x86-64 level, with further features if it names them, or plain aarch64. Throws E204 if this
-/// machine cannot run code for the chip.
+/// Returns this machine's processor with the features that processor and operating system support, or the chip that
+/// WEFT_CPU names (an x86-64 level and features, or aarch64). Throws E204 if this machine cannot run code for the chip.
 const Chip& host_chip();
 
 /// Returns the chip with this name: "x86-64-v3", "x86-64-v4+avx512vnni", "aarch64", "host", "gfx942", "sm_90a". Throws

@@ -7,7 +7,6 @@
 #include "base/chip.h"
 #include "base/host.h"
 
-/// Functions that find devices and chips by name on this machine.
 namespace weft {
 
 struct CompileOptions;
@@ -36,7 +35,6 @@ std::vector<std::string> device_names(const CompileOptions& options);
 /// Finds the devices that the options name; `auto` is the first GPU, else the CPU. Throws E501 for a device that is not
 /// present, E502 for several devices that cannot compute a model together.
 std::vector<Place> find_places(const CompileOptions& options);
-/// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
 Place cpu_place(const CompileOptions& options);
 

@@ -19,7 +19,6 @@ struct StaticNeeds;
 /// A model with static inputs. Immutable after compiling, except for `detach`.
 class StaticModel {
  public:
-  /// `options` determine how the model is read.
   StaticModel(std::shared_ptr<const onnx::Model> model, const CompileOptions& options, std::vector<Port> inputs);
 
   const std::shared_ptr<const onnx::Model>& model() const { return model_; }

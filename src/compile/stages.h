@@ -19,8 +19,7 @@ struct SizeDecisions;
 struct StaticNeeds;
 }  // namespace onnx
 
-/// Translates a model into a program. If `faults` is set, adds nodes that cannot be translated to `faults`, not to the
-/// program.
+/// Translates a model into a program. With `faults`, nodes that cannot be translated go to `faults` and are left out.
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults = nullptr,
                                 onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
@@ -35,7 +34,7 @@ ModelPlace place_of(const std::filesystem::path& file);
 std::filesystem::path model_file(const std::filesystem::path& path);
 
 /// Translates a model of another framework than ONNX, recognised by its first bytes; returns null for any other file.
-/// If `nodes` is set, adds each node with the reason if it cannot be translated, instead of throwing. Throws E310 for a
+/// If `nodes` is set, adds each node, with a reason where translation fails, instead of throwing. Throws E310 for a
 /// signature, a tag or outputs that the model does not have.
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);

@@ -168,8 +168,7 @@ class Tuner {
                                   "those of this run; fix them with --symbol or --shape"));
   }
 
-  /// Orders the candidates: the favourite, candidates that need a measurement by estimate, the others by estimate.
-  /// Leaves out candidates with a stored time.
+  /// Lists the candidates to measure: the favourite, those that need a measurement, the others; each group by estimate.
   void rank(const Decision& decision, Problem& problem) const {
     std::vector<size_t> order(decision.candidates.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -292,13 +292,12 @@ class Parser {
   Flags flags_;
 };
 
-/// A compiler of regular expressions to NFA instructions. A match of a node continues after its last instruction.
+/// A compiler of regular expressions to NFA instructions.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Writes the instructions of a node. Limits the visits, because repetitions of an empty expression take time but
-  /// write no instructions.
+  /// Writes the instructions of a node. Limits visits too, because repeating an empty expression writes no instruction.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {

@@ -15,7 +15,6 @@ namespace weft::host {
 class Pattern {
  public:
   explicit Pattern(std::string_view text);
-  /// True if the whole string matches.
   bool matches(std::string_view text) const { return longest(text, 0) == text.size(); }
   /// Returns the length of the longest match that begins at byte `at`; npos if there is none.
   size_t longest(std::string_view text, size_t at) const;

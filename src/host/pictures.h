@@ -8,7 +8,7 @@
 /// Decodes picture files: JPEG, PNG, WebP, JPEG 2000, BMP, PNM and TIFF without compression.
 namespace weft::host {
 
-/// A picture: rows of interleaved bytes, top row first, in the order red, green, blue; one channel is grey.
+/// A picture: rows of interleaved bytes, top row first. Three channels are red, green and blue; one channel is grey.
 struct Picture {
   size_t width = 0, height = 0, channels = 0;
   std::vector<uint8_t> pixels = {};

@@ -199,8 +199,7 @@ std::optional<Value> repeated_element(Module& module, Value value) {
   return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
 }
 
-/// True if `value` is a matrix product or a short chain of elementwise functions of a product, and the product and each
-/// function have only one reader.
+/// True for a matrix product, or a short chain of elementwise functions of a product, if each value has one reader.
 bool follows_product(Value value) {
   constexpr int max_functions = 8;
   for (int i = 0; i < max_functions && value.def->users.size() == 1; ++i) {

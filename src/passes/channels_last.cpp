@@ -79,8 +79,7 @@ class LayoutChange {
     return followed(i);
   }
 
-  /// Returns the image if i = reshape(normalize(reshape(image))) normalises over each whole image of the batch, and the
-  /// image has a channels-last form; else null.
+  /// Returns the rewritten image if i = reshape(normalize(reshape(image))) normalises over each whole image; else null.
   Value normed_image(const Instruction& i) const {
     const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
     Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};
@@ -106,7 +105,7 @@ class LayoutChange {
 
   static bool is_elementwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Nearest>(); }
 
-  /// True if `i` should be computed channels-last: an operand has this layout, and reading the others so is cheap.
+  /// True if `i` should be computed channels-last: an operand has this layout, and transposing the others is cheap.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;

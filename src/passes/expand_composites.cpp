@@ -151,8 +151,7 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-/// True if two products are faster than the attention kernel: a wide head, many rows, at most as many keys as the head
-/// size, and no mask, ranges or sinks.
+/// True if two products are faster than the attention kernel: wide heads, many rows, few keys; no mask, range or sink.
 static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();

@@ -13,8 +13,7 @@
 namespace weft {
 namespace {
 
-/// Broadcasts a scale or zero point to `dims`. A list varies along `axis`. If `block` > 0, repeats each number `block`
-/// times along `axis`.
+/// Broadcasts a scale or zero point to `dims`: one number, a list along `axis`, or numbers for `block` elements each.
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
     // [.., blocks, ..] -> [.., blocks, 1, ..] -> [.., blocks, block, ..] -> [.., blocks * block, ..]

@@ -19,7 +19,7 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the bounded terms, and the number of open terms: integers above 2^16, times a constant.
+/// A bound on the sum of the bounded terms, and the number of open terms: a constant times an integer above 2^16.
 struct Terms {
   double bounded = 0;
   int open = 0;

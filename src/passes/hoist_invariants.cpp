@@ -223,7 +223,7 @@ class LoopHoist {
     return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
   }
 
-  /// If `value` is row (counter + n) of an outer value, returns the rows of all trips along a new first axis.
+  /// Returns the rows of all trips along a new first axis if `value` is row (counter + n) of an outer value; else null.
   Value of_all_trips(Value value) {
     const Instruction& i = *value.def;
     Dims dims = value.dims();
@@ -274,7 +274,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Replaces the loop: without the dropped carried values and unread outer parameters, with the added operands.
+  /// Replaces the loop by one with the added operands, without the dropped carried values and unread outer parameters.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);

@@ -74,8 +74,7 @@ Value along(Module& module, Value list, int64_t axis, int64_t rank) {
 
 bool has_zero_point(const Steps& s) { return s.zero && splat_number(s.zero) != 0.0; }
 
-/// Applies the elementwise `change` before the transposes and reshapes of the value, so that transposes around a
-/// product still cancel.
+/// Applies the elementwise `change` before the value's transposes and reshapes, so that transposes still cancel.
 Value before_views(Module& module, Value value, const std::function<Value(Value)>& change) {
   Instruction& i = *value.def;
   if (!i.is<Transpose>() && !i.is<Reshape>()) return change(value);
@@ -208,8 +207,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
-/// Returns the axis of output channels in the weights; -2 for a grouped transposed convolution, because no axis of its
-/// weights holds all output channels.
+/// Returns the axis of output channels in the weights; -2 (no axis) for a grouped transposed convolution.
 int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
 
 Dim terms_of_sum(const Convolution& op, const Dims& w) {
@@ -552,8 +550,7 @@ std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
   return Sum{{{product, *factor}}};
 }
 
-/// Reduces a Sum by sum or mean along axes of known sizes; returns nothing unless the Sum is one short term with a
-/// uniform factor.
+/// Reduces a Sum by sum or mean along axes of known sizes; nothing unless the Sum is one short term with one factor.
 std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   const Sum::Term* x = short_term(sum);
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;
@@ -585,7 +582,7 @@ std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int de
   return a;
 }
 
-/// Applies a view to each term of a sum.
+/// Returns the result of a view as a Sum.
 std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int depth) {
   auto sum = sum_of(module, view.inputs[0], depth);
   if (!sum || !follow(sum->offset.axis, view)) return std::nullopt;

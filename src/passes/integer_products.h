@@ -32,8 +32,8 @@ enum class IntegerFactors : uint8_t {
 /// ->
 ///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
 ///
-/// Does not change products with scales along the summed axis, with scales per block, of types beyond 8 bits, or with
-/// sums that might overflow i32. Also makes max pooling of a dequantised value pool its integers.
+/// Does not change products of dequantised values with scales along the summed axis, with scales per block, or with
+/// sums that might overflow i32. Also makes max pooling of a dequantised value pool the integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
 /// Replaces products of dequantised 8-bit floats on GPUs: the product is computed on the 8-bit floats, with sums in
@@ -49,8 +49,8 @@ bool float8_products(Module& module);
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
 
-/// Returns the operand of the quantisation `i` without each last relu, min or max that saturation makes redundant: the
-/// function's bound is at or beyond the smallest or largest integer of the result type.
+/// Returns the operand of the quantisation `i`, without relu, min and max functions that saturation makes redundant:
+/// their bounds are at or beyond the smallest or largest integer of the result type.
 Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 #include "ir/module.h"
 #include "ops/elementwise.h"
 
-/// Small predicates on values for passes, and the loop that most passes share.
+/// Small predicates on values for passes, and the loop of the passes that apply rewrites.
 namespace weft {
 
 /// Returns the replacement of an instruction's result, or nothing. New instructions go before the instruction.

@@ -75,7 +75,6 @@ bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);
 }
 
-/// Returns the operand types of the chip's integer products.
 IntegerFactors factors_of(const Chip& chip) {
   if (!is_cpu(chip.kind)) return IntegerFactors::signed_bytes;
   if (multiplies_tiles(chip)) return IntegerFactors::tile_bytes;
@@ -114,8 +113,7 @@ bool always(const PassContext&) { return true; }
 bool on_ranks(const PassContext& context) { return context.ranks.count > 1; }
 bool on_cpu(const PassContext& context) { return is_cpu(context.chip.kind); }
 bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
-/// True if a pass must convert the operands of products to the precision. On GPUs, kernels convert the values that they
-/// store.
+/// True if a pass must convert the operands of products. (On GPUs, kernels convert values when they store them.)
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
 
 constexpr PassInfo passes[] = {

@@ -6,7 +6,7 @@
 
 #include "ir/module.h"
 
-/// Programs in files: the text form, and one file in blobs/ for each distinct large constant, named by its hash.
+/// Programs in files: the text form, and one file in blobs/ for each distinct large constant, named by hash.
 namespace weft {
 
 /// Returns the text form of `program`; writes its large constants to `folder`/blobs unless they are there already.

@@ -72,8 +72,7 @@ Instruction* match_softmax(Value probabilities) {
   return fits && guarded->inputs[2].def->is<Softmax>() ? guarded->inputs[2].def : nullptr;
 }
 
-/// True if only `dot` reads the probabilities. If a select replaces NaN, the softmax must have no readers besides the
-/// select and its test.
+/// True if only `dot` reads the probabilities, and only a replacement of NaN reads the softmax before them.
 bool are_private(Value probabilities, Instruction* softmax, const Instruction* dot) {
   if (!only_read_by(probabilities, dot)) return false;
   if (probabilities.def == softmax) return true;

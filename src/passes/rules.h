@@ -49,8 +49,7 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
-  /// Returns the replacement of `i` by the first rule that matches. Inserts the replacement's instructions at the
-  /// module's current place.
+  /// Inserts the replacement of `i` by the first rule that matches at the current place, and returns its value.
   std::optional<Value> apply(Module& module, Instruction& i) const;
 
  private:

@@ -28,7 +28,6 @@ struct Part {
 /// Products with fewer weights are not split, because exchanging parts would take longer than computing the products.
 constexpr int64_t least_weights = 1024;
 
-/// Returns the product of the sizes before `axis`.
 Dim before(const Dims& dims, int64_t axis) { return product(Dims(dims.begin(), dims.begin() + axis)); }
 
 class Sharding {
@@ -142,8 +141,7 @@ class Sharding {
     parts_[i.result()] = {module_.append(std::move(op), std::move(inputs)), axis};
   }
 
-  /// Splits all operands along `axis` and the result along its axis `to`. Returns false if the number of ranks does not
-  /// divide the size of `axis`.
+  /// Splits the operands along `axis` and the result along `to`; false if the number of ranks does not divide the axis.
   bool along(Instruction& i, Op op, int64_t axis, int64_t to) {
     if (!std::ranges::all_of(i.inputs, [&](Value v) { return divides(v, axis); })) return false;
     std::vector<Value> inputs;
@@ -163,7 +161,7 @@ class Sharding {
     if (const auto* op = i.as<Slice>()) return sliced(i, *op, axis);
     const auto* op = i.as<Pad>();
     if (!op || !known_equal(op->before[axis], 0) || !known_equal(op->after[axis], 0)) return false;
-    std::vector<Value> inputs = i.inputs;  // the second is the padding value
+    std::vector<Value> inputs = i.inputs;  // the second input is the padding value
     inputs[0] = local(inputs[0], axis);
     give(i, *op, std::move(inputs), axis);
     return true;
@@ -266,8 +264,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits quantize and dequantize. Returns false if scales are blocked along `axis`, or if the number of ranks does
-  /// not divide the size of the scales along the split axis.
+  /// Splits quantize and dequantize. Returns false if scales are blocked along `axis` or cannot be split into parts.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;
@@ -393,7 +390,7 @@ class Sharding {
     return {};
   }
 
-  /// Returns the parameter donated to this split result, if its part along the same axis is read; else null.
+  /// Returns the parameter donated to this split result, if the rank reads a part along the same axis; else null.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);

@@ -86,8 +86,7 @@ Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size
   return module_.append(i.op, std::move(inputs));
 }
 
-/// Slices a dequantize with its scale and zero point, which may be scalars, lists along an axis, or blocked. Returns
-/// null if the slice would cut a block.
+/// Slices a dequantize with its scale and zero point (scalars, lists or blocked); null if the slice would cut a block.
 Value RankWeights::cut_scaled(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   const auto& op = *i.as<Dequantize>();

@@ -83,7 +83,7 @@ struct PlanKernel {
   std::string code;
   int threads = 256;     ///< GPU: threads of a block
   int shared_bytes = 0;  ///< GPU: dynamic shared memory of a block
-  int occupancy = 0;     ///< GPU: blocks that should fit on a compute unit at once; 0: no requirement
+  int occupancy = 0;     ///< GPU: as KernelSource::occupancy (base/codegen.h)
   int cluster = 1;       ///< GPU: blocks that run together and read each other's shared memory (NVIDIA from sm_90)
   KernelKind kind = KernelKind::own;
   bool notes_faults = false;  ///< may report an error, such as an index out of range, in the launch's KernelFault
@@ -194,7 +194,6 @@ struct PlanStep {
   bool writes_apart = false;
   DecisionId decision = {};  ///< the decision that led to this step, if any
 
-  /// Returns the action if it is a T, else null.
   template <class T>
   const T* as() const {
     return std::get_if<T>(&action);

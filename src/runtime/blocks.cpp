@@ -11,8 +11,7 @@
 
 namespace weft {
 
-/// Rounds up to a multiple of 64 bytes or, if larger, of about an eighth of `bytes`, so that slowly growing sizes fit
-/// existing blocks.
+/// Rounds up to a multiple of 64 bytes and, for large sizes, of about an eighth, so that slowly growing sizes fit.
 static int64_t rounded(int64_t bytes) {
   auto wanted = static_cast<uint64_t>(std::max<int64_t>(bytes, 64));
   uint64_t step = std::max<uint64_t>(std::bit_floor(wanted) / 8, 64);

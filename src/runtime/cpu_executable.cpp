@@ -199,7 +199,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     std::ranges::sort(bound.arena_buffers, {}, begin);
     for (BufferId i : bound.arena_buffers) {
       const PlanBuffer& buffer = plan_.buffers[i];
-      // A checked run fills each buffer with NaNs before the first write, which would destroy data in shared memory.
+      // In a checked run buffers share no memory, because each buffer is filled with NaNs before its first write.
       bool shares = buffer.shares && !knobs().checked;
       places[i] = shares ? places[buffer.shares] : requests.size();
       if (shares) requests[places[i]].last = buffer.last_step;

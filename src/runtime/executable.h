@@ -129,7 +129,6 @@ class Executable {
   virtual void detach();
   /// Returns the contents of a saved program. Throws E406 if this program cannot be saved.
   virtual SavedProgram saved() const = 0;
-  /// Writes `saved()` to a file.
   void save(const std::filesystem::path& path) const;
 };
 

@@ -220,7 +220,6 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return notes;
   }
 
-  /// Returns the executables of Plan::parts.
   const Table<std::shared_ptr<Executable>, PartId>& parts() const { return parts_; }
   /// True for buffers without device memory: strings and containers.
   bool is_hosted(BufferId buffer) const { return is_hosted_[buffer]; }
@@ -266,7 +265,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. With `overlap`, the kernel may start before the stream's previous kernel ends; its code waits.
+  /// Launches a kernel. With `overlap`, it may start before the previous kernel ends, and itself waits for that end.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;

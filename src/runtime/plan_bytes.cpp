@@ -21,8 +21,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 constexpr size_t alignment = 64;
 constexpr int max_type_depth = 16;
-/// The upper limit of a buffer's or tensor's bytes in a file: far above real sizes, and so small that sums of sizes
-/// cannot overflow.
+/// The upper limit of a buffer's or tensor's bytes in a file: above real sizes, but without overflow in sums of sizes.
 constexpr int64_t max_bytes = int64_t{1} << 48;
 
 [[noreturn]] void damaged_plan(std::string why) {
@@ -410,7 +409,7 @@ void check_pair(const Plan& plan, int input, int output) {
          "a buffer that shares memory does not exist");
 }
 
-/// Checks that the last `left` sizes of a host step are the rank and the sizes of each operand and result, in order.
+/// Checks that the last `left` sizes of a step hold the rank and the sizes of each of its first `buffers` buffers.
 void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, size_t left) {
   for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");

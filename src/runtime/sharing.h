@@ -4,7 +4,6 @@
 
 #include "runtime/executable.h"
 
-/// Finds inputs and outputs of a run that share memory.
 namespace weft {
 
 /// Returns the numbers of the inputs to copy before output `index` is written to `memory`: those that overlap `memory`,
