@@ -104,7 +104,7 @@ std::unique_ptr<Program> read_source(const ProgramSource& source);
 struct NodeSupport {
   std::string node;  ///< "node 12 'cat_3' (Concat)"
   std::string op;    ///< "Concat", "com.microsoft:Gelu"
-  std::string why;   ///< why it does not run or was not checked; empty: it runs
+  std::string why;   ///< why the node does not run or was not checked; empty if the node runs
 };
 /// Returns for each node of a model whether the device of the options supports it, by the frontend, the passes and the
 /// rules of lowering; compiles no kernel. A node that reads an unsupported node is reported as not checked.

@@ -33,7 +33,7 @@ struct Host {
   int threads = 1;  ///< threads of the library's pool; unused with an executor
   HostAllocator allocator = {};
   HostExecutor executor = {};
-  int64_t memory_limit = 0;  ///< bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else the device's memory
+  int64_t memory_limit = 0;  ///< limit in bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else the device's
 };
 
 }  // namespace weft

@@ -27,9 +27,9 @@ std::string to_string(const Shape& shape);
 struct Type {
   enum class Kind : uint8_t { tensor, sequence, optional, map };
   Kind kind = Kind::tensor;
-  Shape shape = {};                               ///< tensor
-  std::shared_ptr<const Type> element = nullptr;  ///< sequence, optional, map (the values)
-  DType key = DType::i64;                         ///< map
+  Shape shape = {};                               ///< of a tensor
+  std::shared_ptr<const Type> element = nullptr;  ///< of the items of a sequence or optional, or the values of a map
+  DType key = DType::i64;                         ///< of the keys of a map
 
   Type() = default;
   Type(Shape s) : shape(std::move(s)) {}  // NOLINT: a shape is a tensor type

@@ -60,7 +60,7 @@ struct PlanBuffer {
   int index = 0;
   Shape shape = {};  ///< logical sizes, for observers; a packed layout has one axis
   Dim bytes = 0;
-  std::string value = {};  ///< the node that computes it: "node 3 '/conv1/Conv' (Conv)"
+  std::string value = {};  ///< the node that computes the value: "node 3 '/conv1/Conv' (Conv)"
   /// The first and the last step that use the buffer. A buffer that the next trip of a loop reads again lives until the
   /// loop ends.
   StepId first_step = StepId(0), last_step = StepId(0);

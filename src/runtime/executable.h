@@ -44,7 +44,7 @@ struct StepTime {
 
 /// Counts and times of a compilation, for `--json` and for tests that count compiles.
 struct CompileReport {
-  std::vector<std::pair<std::string, double>> phase_seconds;  ///< "import", "simplify", "lower", "kernels" ...
+  std::vector<std::pair<std::string, double>> phase_seconds;  ///< "import", "normalise", "lower", "kernels" ...
   int64_t kernels = 0, kernels_compiled = 0, kernels_from_cache = 0, kernels_from_pack = 0;
   int64_t constant_bytes = 0;
   std::map<std::string, int64_t> pass_changes = {};  ///< how often each pass changed something
