@@ -65,7 +65,7 @@ struct Imported {
 Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOptions& options,
                        onnx::SizeDecisions* decisions = nullptr);
 
-/// Reads a model from a file or from memory (external data from `folder`), or the program in a saved program.
+/// Reads a model from a file or from memory (external data from options.folder), or the program in a saved program.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options);
 /// Compiles an imported model. Throws E502 if the options choose sizes or constants.

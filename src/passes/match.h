@@ -16,7 +16,7 @@ bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 
 /// Returns the number that all elements of a constant, or of a view or slice of a constant, equal; else nothing.
 std::optional<double> splat_number(Value value);
-/// Skips broadcasts: returns the value that they repeat.
+/// Skips broadcasts: returns the value that the broadcasts repeat.
 Value without_broadcast(Value value);
 /// Skips a conversion to a type that represents all values of the source type: returns the conversion's operand.
 Value before_widening(Value value);

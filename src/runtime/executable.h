@@ -72,7 +72,7 @@ struct RunOptions {
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
 };
 
-/// The bytes of memory that a context holds.
+/// The memory of a context and its program, in bytes.
 struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held

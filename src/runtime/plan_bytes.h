@@ -14,7 +14,7 @@ namespace weft {
 
 struct ProgramSource;
 
-/// The place of one constant's contents in the weights section, in bytes; the offset is a multiple of 64.
+/// The place of one constant's contents in the weights section, in bytes, and their hash. Offsets are multiples of 64.
 struct PlacedConstant {
   size_t offset = 0, size = 0;
   Hash128 hash = {};

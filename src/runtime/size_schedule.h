@@ -28,7 +28,7 @@ class SizeSchedule {
  private:
   StepId known_after(const Dim& dim) const;
 
-  std::map<std::string, StepId, std::less<>> set_by_;  // the last step that sets a symbol
+  std::map<std::string, StepId, std::less<>> set_by_;  // symbol -> the last step that sets the symbol
   Due first_;
   PerStep<Due> due_;
 };
