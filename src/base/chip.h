@@ -17,7 +17,7 @@ struct Chip {
   bool operator==(const Chip&) const = default;
 };
 
-/// Returns this machine's processor with the features that processor and operating system support, or the chip that
+/// Returns this machine's processor with the features that the operating system also supports, or the chip that
 /// WEFT_CPU names (an x86-64 level and features, or aarch64). Throws E204 if this machine cannot run code for the chip.
 const Chip& host_chip();
 

@@ -76,7 +76,7 @@ bool spend(FoldingScope& left, const Instruction& i) {
   return true;
 }
 
-/// Erases an instruction and the constants that only it read, so that folding a long chain frees memory on the way.
+/// Erases `i` and the constants that only `i` reads, so that folding a long chain frees memory on the way.
 void erase_with_operands(Module& module, Instruction& i) {
   std::set<Instruction*> operands;
   for (const Value& input : i.inputs) operands.insert(input.def);

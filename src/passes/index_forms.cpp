@@ -49,7 +49,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
   });
 }
 
-/// Returns the form of a constant; nothing if it has too many elements or they are not linear in the index.
+/// Returns the form of a constant; nothing if it is empty or too large, or its elements are not linear in the index.
 Form constant_form(const Tensor& tensor) {
   if (tensor.elements() == 0 || tensor.elements() > largest_constant) return std::nullopt;
   std::vector<int64_t> values = to_int64s(tensor), steps(tensor.dims.size(), 1);

@@ -296,7 +296,7 @@ struct ByteOperand {
   Value x, zero;
 };
 
-/// Returns the zero point `value` in i32 without its broadcast; nothing unless it is constant or converted from `type`.
+/// Returns the zero point `value` in i32 without its broadcast; nothing unless it is a number or came from `type`.
 std::optional<Value> zero_of(Module& module, Value value, DType type) {
   if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
   while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))

@@ -62,7 +62,7 @@ Value RankWeights::grouped_part(Value value, int64_t groups) {
 }
 
 /// Returns the slice, computed from slices of the operands, so that a rank computes and stores little more than its
-/// part. Returns null for values that are no weights, and for other operators than those below.
+/// part. Returns null if the operands cannot be sliced.
 Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   if (const auto* constant_op = i.as<Constant>()) {
