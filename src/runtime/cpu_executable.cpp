@@ -54,7 +54,7 @@ struct BoundSizes {
   PerStep<BoundStep> steps;
   PerBuffer<int64_t> buffer_bytes;
   ArenaLayout arena;
-  std::vector<BufferId> arena_buffers;  // the buffer of each arena request
+  std::vector<BufferId> arena_buffers;  // the buffer of each entry of arena.offsets
   int64_t scratch_bytes = 0;            // for one thread
 };
 
@@ -188,7 +188,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
  private:
   void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
     std::vector<ArenaRequest> requests;
-    PerBuffer<size_t> places(plan_.buffers.size());  // the arena request of each buffer
+    PerBuffer<size_t> places(plan_.buffers.size());  // index of each arena buffer's request
     for (BufferId i : plan_.buffers.ids()) {
       const PlanBuffer& buffer = plan_.buffers[i];
       bound.buffer_bytes.push_back(schedule_.is_run_time(buffer.bytes) ? 0 : values.evaluate(buffer.bytes));

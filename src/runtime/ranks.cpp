@@ -275,7 +275,7 @@ class RankedContext final : public Context {
     if (copies) stream.synchronize();
   }
 
-  /// Returns the address of `memory` on a rank's device. Allocates memory only if there are less than `bytes` bytes,
+  /// Returns the address of `memory` on a rank's device. Allocates new memory only if `memory` is smaller than `bytes`,
   /// because captured graphs contain the address.
   std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
     if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
@@ -339,7 +339,7 @@ class RankedContext final : public Context {
   std::shared_ptr<const RankedExecutable> program_;
   RankGroup group_;
   std::vector<std::unique_ptr<Context>> contexts_;
-  std::vector<gpu::Stream> streams_;  // of GPUs
+  std::vector<gpu::Stream> streams_;  // one for each GPU; empty on CPUs
   // Memory on each rank's device, for runs on the device: copies of whole inputs, and whole outputs that are not used.
   std::vector<std::map<size_t, gpu::Memory>> copies_, discarded_;
   RankThreads threads_;
