@@ -20,8 +20,8 @@ def labels(**given: object) -> str:
 
 
 class Metrics:
-    """Counts of HTTP requests by model and status, and a histogram of the durations of successful ones. `_queues` adds the
-    figures of the request queues."""
+    """Counts of inference requests over HTTP by model and status, and a histogram of the durations of successful requests.
+    `_queues` adds the figures of the request queues."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

@@ -38,7 +38,7 @@ class Reader:
         return word
 
     def until(self, end: str) -> Iterator[str]:
-        """Yields the first word of each entry, and reads the closing brace."""
+        """Yields the first word of each entry up to the word `end`, which it also reads."""
         while self.peek() != end:
             yield self.take()
         self.take(end)
