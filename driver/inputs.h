@@ -19,7 +19,7 @@ struct InputOptions {
   std::map<std::string, int64_t> at;  ///< values for symbols that the program leaves open
   int64_t seed = 0;
   bool cast = false;
-  bool is_complete = false;  ///< an input without a file or default is an error (E310), not filled with random numbers
+  bool is_complete = false;  ///< an input without file, fill and default is an error (E310), not random numbers
   ImageOptions image;
 };
 
