@@ -6,7 +6,7 @@
 /// (e4m3fn) as "|V1"; other types are refused.
 namespace weft::mgx {
 
-/// Writes the file atomically. Throws E106.
+/// Writes the file atomically. Throws E106 if it cannot be written, E218 for an argument that is not row-major.
 void save_npy(const migraphx_argument& argument, const std::string& path);
 /// Reads an .npy file. Throws E106 if it cannot be read, E212 if it is damaged, not an .npy file or not in C order.
 migraphx_argument load_npy(const std::string& path);
