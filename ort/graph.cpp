@@ -86,10 +86,10 @@ Tensor copy_of(const OrtValue* value) {
   return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
 }
 
-/// Constants of at least this many bytes are mapped from their file; for smaller ones a mapping costs too much.
+/// Constants of at least this many bytes are mapped from their file; a mapping costs too much for smaller constants.
 constexpr size_t least_mapped = 65536;
 
-/// Returns type and sizes of a tensor; nothing if the value is no tensor or a size is unknown.
+/// Returns type and sizes of a tensor; nullopt if the value is no tensor or a size is unknown.
 std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
   const OrtTypeInfo* type = type_info(value);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
