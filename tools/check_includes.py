@@ -30,7 +30,7 @@ ALLOWED = {
     "src/compile": EVERYTHING,
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],
-    "api/serve": ["api", "weft"],  # over the C ABI alone
+    "api/serve": ["api", "weft"],  # uses only the C ABI
     "api/python": EVERYTHING + ["weft", "driver"],  # the package contains the command line too
     "driver": EVERYTHING + ["weft", "api"],
     "adapters": ["weft"],

@@ -108,7 +108,7 @@ GENERATED = {"Command line: every option": command_line, "Python: every function
 
 
 def write_generated():
-    """Writes the reference pages; returns their places in the order of the site."""
+    """Writes the reference pages; returns their entries for the navigation of the site."""
     (SOURCE / "reference").mkdir(parents=True)
     places = []
     for title, write in GENERATED.items():

@@ -3,7 +3,7 @@
 """pack.py FILE [--chips all|host] [--models FOLDER]: makes the pack of compiled kernels that Weft ships with (kernel_build/kernel_pack.h).
 
 The kernels are those of the bench models, with random weights, and of small networks that contain the usual layers of
-convolutional networks and transformers. Kernels do not depend on sizes, so one layer covers all layers of its kind.
+convolutional networks and transformers. Most kernels do not depend on sizes, so few layers cover all layers of a kind.
 WEFT_BUILD names another build than build/release.
 """
 
