@@ -45,8 +45,8 @@ def spread(model, feeds):
 
 
 def figures(path, device, options, feeds, first):
-    """Measures one program; returns (row, answer). The row has the milliseconds of a run, and the error relative to
-    `first`, the answer of one device, unless it is None."""
+    """Measures one program; returns (row, answer). The row has the milliseconds of a run and, unless `first` is None, the
+    error relative to `first`, which is the answer of one device."""
     model = weft.compile(path, device=device, **options)
     inputs = spread(model, feeds)
     answer = next(iter(model.run({name: np.array(array) for name, array in inputs.items()}).values())).astype(np.float64)

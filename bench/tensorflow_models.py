@@ -35,7 +35,7 @@ FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"
 
 
 def tensorflow():
-    import judge  # needs pytest, which the Python of --python may lack
+    import judge  # needs pytest; not imported with --python
 
     return judge.environment()
 

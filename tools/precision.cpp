@@ -129,8 +129,8 @@ class Rounding {
     x = make_wide(x.dtype, x.dims, std::move(values));
   }
 
-  /// Rounds v to the type. Returns v if it is beyond the type's range, because a kernel keeps such a number in f32 if it
-  /// is known while compiling.
+  /// Rounds v to the type. Returns v if it is beyond the type's range, because a kernel keeps such a number in f32 if
+  /// it is known while compiling.
   double rounded(DType type, double v) {
     int least = type == DType::f16 ? -14 : -126;
     double largest = type == DType::f16 ? 65504 : 0x1.fep127;
