@@ -46,7 +46,7 @@ else()
 endif()
 
 # read_once(NAME FOLDER HEADER...) precompiles the standard library and these headers of FOLDER as NAME, because a build mostly parses
-# headers. use_headers(TARGET NAME) uses them. Both do this for clang with Ninja only, so every file still includes what it uses.
+# headers. use_headers(TARGET NAME) uses them. Both have an effect for clang with Ninja only, so every file still includes what it uses.
 # Unlike target_precompile_headers(), this puts no path of the source tree into commands, so ccache works across copies of the tree.
 # HEADER must not be in the source tree, because a precompiled header holds absolute paths.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")

@@ -19,7 +19,7 @@ namespace {
                .hint = std::move(hint)});
 }
 
-/// Generates the random numbers of a fill "rand" or "rand:LOW..HIGH". The range includes HIGH for integers only.
+/// The generator for a fill "rand" or "rand:LOW..HIGH". The range includes HIGH for integers only.
 class Random {
  public:
   Random(const std::string& kind, DType type, uint64_t seed) : engine_(seed), is_whole_(!is_float(type)) {

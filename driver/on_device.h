@@ -22,7 +22,7 @@ class OnDevice {
 
  private:
   std::vector<std::shared_ptr<gpu::Device>> devices_;  // one for each rank
-  std::shared_ptr<gpu::Device> device_;                // that of rank 0
+  std::shared_ptr<gpu::Device> device_;                // the device of rank 0
   std::unique_ptr<Context> context_;
   gpu::Stream stream_;
   gpu::Event begin_, end_;

@@ -2,8 +2,8 @@
 #pragma once
 #include "migraphx/handles.h"
 
-/// Reads and writes arguments as numpy files. Types that numpy lacks are written as raw bytes: bf16 as "|V2", fp8
-/// (e4m3fn) as "|V1"; other types are refused.
+/// Reads and writes arguments as numpy files. bf16 is written as raw bytes "|V2", fp8 (e4m3fn) as "|V1". Other types
+/// that numpy lacks are refused.
 namespace weft::mgx {
 
 /// Writes the file atomically. Throws E106 if it cannot be written, E218 for an argument that is not row-major.

@@ -68,7 +68,7 @@ Tensors read_inputs(const fs::path& folder, const std::vector<onnx::ValueInfo>& 
 
 enum class Way { nearest, towards_zero, away, random };
 
-/// Rounds the values that a device stores in 16 bits, as hooks of the reference interpreter.
+/// Hooks of the reference interpreter that round the values that a device stores in 16 bits.
 class Rounding {
  public:
   Rounding(Way way, DType storage, unsigned seed) : way_(way), storage_(storage), numbers_(seed) {}
@@ -340,7 +340,7 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
 /// True if a change is so large compared with the largest element that any answer would pass.
 bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
 
-/// Returns the factor for the measured changes: 1 for integers, so that integers that no run changes must match.
+/// Returns the factor for the measured changes of elements: `max_times` for floats, 1 for other types.
 double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }
 
 double f32_error(const Judged& j, double largest) {
@@ -365,7 +365,7 @@ size_t count_beyond(const Tensor& from, const Tensor& to, double apart) {
   return count;
 }
 
-/// At most `most` elements may have an error above `apart`.
+/// The allowed jumps: at most `most` elements may have an error above `apart`.
 struct Jumps {
   double apart;
   double most;

@@ -72,7 +72,7 @@ Program& open_program(const weft_graph* graph) {
   return program;
 }
 
-/// Fills `out`; the pointers in it stay valid until the graph's ports change.
+/// Fills `out`. The pointers in `out` stay valid until the graph's ports change.
 void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out,
                std::span<const StaticInput> statics = {}) {
   auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };

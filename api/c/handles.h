@@ -72,7 +72,7 @@ weft_status* status_of(const Error& error);
 weft_status* status_of_current_exception();
 [[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
 
-/// Runs `body`. Returns the status for its exception; null if it throws none.
+/// Runs `body`. Returns the status for an exception that `body` throws, else null.
 template <class Body>
 weft_status* guarded(const Body& body) noexcept {
   try {

@@ -67,7 +67,7 @@ std::optional<serve::Clock::time_point> point_after(double seconds) {
 }
 
 /// A Batcher with a queue of answers. Its file descriptor is readable while answers wait, so that an event loop can
-/// take them without a thread of its own.
+/// watch it.
 class Queue {
  public:
   Queue(const std::vector<nb::object>& models, int64_t max_rows, double delay, size_t max_waiting)

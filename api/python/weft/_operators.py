@@ -117,7 +117,7 @@ def _guarded(
     def run(attributes: str, addresses: list[int], sizes: list[int]) -> int:
         try:
             call(*rule.arrays(addresses, sizes), **_attributes(attributes))
-        except BaseException as failure:  # must not pass through native code; becomes the cause of the error of the run
+        except BaseException as failure:  # must not pass native code; becomes the cause of the run's error
             failures.append(failure)
             return 1
         return 0
@@ -139,7 +139,7 @@ class Operator:
         def scale(x, y, alpha):
             y[:] = alpha * x
 
-    Operand arrays are read-only, and the function must not keep any array. Any thread of a run may call it, with the interpreter's lock.
+    Operand arrays are read-only. The function must keep no array. Any thread of a run may call it, with the interpreter's lock.
     Raises UsageError (E217) for a rule that `call` cannot have: with alternatives, or with operands of other types than numpy has.
     """
 

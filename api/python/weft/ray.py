@@ -4,7 +4,7 @@
     serve.run(weft.ray.Deployment(["digits.onnx"], num_replicas=2))
     answers = weft.ray.map_batches(dataset, "digits.onnx", columns={"picture": "image"})
 
-Models are sent as saved programs: a replica compiles nothing and needs no file of this machine. `pip install 'ray[serve,data]'`.
+Models are sent as saved programs: a replica compiles nothing and needs no file of this machine. Needs `pip install 'ray[serve,data]'`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ERROR = "error"  #: name of the column with the reason why a row has no answer; 
 
 @dataclasses.dataclass(frozen=True)
 class Shipped:
-    """A compiled model as bytes. Any machine with the kind of chip that it was compiled for can load it."""
+    """A compiled model as bytes, for any machine with the kind of chip that the model was compiled for."""
 
     name: str
     program: bytes
@@ -32,7 +32,7 @@ class Shipped:
 
     @classmethod
     def of(cls, model: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, **options: Any) -> Shipped:
-        """Compiles a model for `device`; a chip's name ("nvidia:sm_90a") needs no GPU here. A saved program is used unchanged."""
+        """Compiles a model for `device`, which may name a chip that this machine lacks. Uses a saved program unchanged."""
         path = Path(model)
         if path.suffix == ".weft":
             return cls(path.stem, path.read_bytes(), threads, device)
@@ -110,7 +110,7 @@ def Deployment(
 
     options = options or Options()
     shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
-    # With the host "0.0.0.0", `Guard` in web.py accepts every host name. Nothing listens there, only Ray's proxy does.
+    # With the host "0.0.0.0", `Guard` in web.py accepts every host name. Weft itself does not listen; Ray's proxy does.
     options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
     serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
     actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message classes of v2.proto. They are made from the file at their first use, because generated code would require one version of
-protobuf. The reader knows only the parts of the language that the file uses."""
+protobuf. `Reader` knows only the parts of the language that the file uses."""
 
 from __future__ import annotations
 
