@@ -222,7 +222,7 @@ def attentions():
 
 
 def float8_product(folder, m, n, k):
-    """Writes a product of e4m3 matrices, with scales and a result in f16; returns the path of the model."""
+    """Writes a product of scaled e4m3 matrices with a result in f16; returns the path of the model."""
     kind, one = TensorProto.FLOAT8E4M3FN, [onnx.numpy_helper.from_array(np.float32(0.01), "scale")]
     codes = np.random.default_rng(1).integers(0, 240, (k, n)).astype(np.uint8)
     codes[(codes & 127) == 127] = 0  # these codes are NaN
