@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes go one way: a folder includes only folders below it (src/README.md shows the tree)."""
+"""Checks that a folder includes only folders below it (src/README.md shows the tree), and that names of test modules differ."""
 import pathlib
 import re
 import sys

@@ -122,7 +122,7 @@ def residual_blocks(net, x, width, activation, bias):
 
 
 def convolutions(activation, bias, folder):
-    """Writes a model with the usual kinds of convolutions, each with the activation, with and without a residual."""
+    """Writes a model with the usual kinds of convolutions, most with the activation and some with a residual."""
     net = Network()
     x = net.input("image", ["batch" if bias else 1, 3, 112, 112])
     for kernel in (3, 7):

@@ -9,14 +9,14 @@
 // The allowed error is measured. Ref runs the program that the passes make for the device, with its open sizes, several
 // times. Each run rounds every value that the device may keep in 16 bits: to the nearest, all towards zero, all away
 // from zero, or at random. The differences between these runs and the exact run show how rounding affects this program.
-// The allowed error of a float element is `max_times` the largest difference among elements of about its size; that of
-// an integer is the largest difference.
+// The allowed error of a float element is `max_times` the largest difference among elements of about its size, plus the
+// error of f32 arithmetic; that of an integer is the largest difference.
 //
-// Where rounding changes some elements by more than a quarter of the largest element (values of quantisation steps, for
-// example), such elements are counted. An answer may have `max_times` as many such elements as any of the runs. If more
-// than a quarter of all elements change so much, or rounding decides the number of elements, every answer passes and
-// the result counts as `unknown`. `widest` is the largest allowed error of an element, relative to the largest element
-// of its tensor.
+// Where that would allow more than a quarter of the largest element (for quantisation steps, for example), the elements
+// with large differences are counted. An answer may have `max_times` as many of them as any of the runs. If that would
+// allow more than a quarter of all elements, or rounding decides the number of elements, every answer passes and the
+// result counts as `unknown`. `widest` is the largest allowed error of an element, relative to the largest element of
+// its tensor.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
