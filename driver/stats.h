@@ -9,7 +9,7 @@
 namespace weft::driver {
 
 struct Tolerance {
-  double norm = 1e-4;  ///< the greatest allowed ||y - r|| / ||r||; y: the values, r: the reference
+  double norm = 1e-4;  ///< without rtol and atol: the largest ||y - r|| / ||r||; y: the values, r: the reference
   double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not used
   double atol = -1;
   /// Used without rtol and atol: the largest allowed error of an element, as a multiple of the largest |r|.
@@ -24,7 +24,7 @@ struct Difference {
   int64_t first_bad = -1;  ///< linear index of the first element outside the tolerance
   double first_value = 0, first_reference = 0;
   bool is_equal = true;  ///< within the tolerance in every respect
-  std::string reason{};  ///< why the tensors are not equal: "types differ: ..."
+  std::string reason{};  ///< why the tensors are not equal, if no element is outside the tolerance
 };
 
 /// Compares two tensors, or two containers item by item. NaN equals NaN, and an infinity equals the same infinity.
