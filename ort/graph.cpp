@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, int64_t>> read_opsets(const OrtGraph* graph) 
   return opsets;
 }
 
-/// Maps onnxruntime's number of a type to Weft's type; -1 for types that Weft lacks.
+/// Maps onnxruntime's number of a type to Weft's type; -1 for the undefined type, number 0.
 constexpr int dtypes[] = {
     -1,       WEFT_F32,    WEFT_U8,     WEFT_I8,       WEFT_U16,        WEFT_I16,    WEFT_I32,
     WEFT_I64, WEFT_STRING, WEFT_BOOL,   WEFT_F16,      WEFT_F64,        WEFT_U32,    WEFT_U64,

@@ -68,7 +68,7 @@ std::string name_of(const OrtValueInfo* value);
 const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null if the type is not known
 std::string op_of(const OrtNode* node);
 
-/// Returns the bodies of an If, Loop or Scan, each with the name of its attribute.
+/// Returns the graphs inside a node, such as the body of a Loop, each with the name of its attribute.
 std::vector<std::pair<std::string, const OrtGraph*>> bodies(const OrtNode* node);
 
 /// Returns the number of nodes of the graph, including the nodes of bodies.
