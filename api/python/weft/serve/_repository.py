@@ -321,7 +321,7 @@ class Repository:
         return rows
 
     async def load(self, name: str) -> None:
-        """Loads all versions of a known model again, also after `unload`."""
+        """Loads the versions of a known model again, also after `unload`. Raises Refused at the first that fails."""
         async with self._lock:
             if name not in self.models:
                 raise Refused(404, f"there is no model '{name}'")
