@@ -48,7 +48,7 @@ def is_input(value):
 
 
 def open_dims(case, number):
-    """Returns the sizes of an input in the variant with open sizes: all sizes are open except those that must be fixed.
+    """Returns the sizes of an input in the variant with open sizes: all are open (-1) except those that must be fixed.
     Where there are several inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never
     broadcasts them."""
     shape = case.inputs[number].array.shape
@@ -84,7 +84,7 @@ def ints(*shape, dtype=I, low=-9, high=9):
 
 
 def steps(array, scale, zero=0, constant=False, axis=0):
-    """Returns the integers of a quantised tensor."""
+    """Returns a quantised tensor with the integers `array`."""
     scales = tuple(np.atleast_1d(scale).tolist())
     zeros = tuple(np.broadcast_to(zero, (len(scales),)).tolist())
     return Value(np.asarray(array), constant, scales, zeros, axis)
