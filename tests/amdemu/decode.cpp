@@ -258,7 +258,7 @@ bool read_dpp(const std::string& key, const std::string& value, Modifiers& m) {
   return true;
 }
 
-/// On gfx12, selects the byte of the source that holds an 8-bit float.
+/// Parses byte_sel of gfx12: the byte of the source that holds an 8-bit float.
 void read_byte_select(const std::string& value, Modifiers& m) {
   const int byte = std::atoi(value.c_str());
   m.has_op_sel = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of libamdhip64 that Weft and the tests call, as AMD's documentation of ROCm 6 and 7 describes them.
-// Where the real library lets a mistake pass, this one refuses it.
+// This library refuses some mistakes that the real one accepts.
 #include <algorithm>
 #include <cstdio>
 #include <utility>

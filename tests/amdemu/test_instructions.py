@@ -52,7 +52,7 @@ def lines_of(name, result, operands):
 
 
 def grid(*dtypes):
-    """Returns every combination of samples, thinned to some hundred."""
+    """Returns every combination of samples, thinned to a few hundred."""
     columns = list(zip(*itertools.product(*map(samples, dtypes)), strict=True))
     step = max(1, len(columns[0]) // 192) | 1
     return [np.ascontiguousarray(np.array(c, d)[::step]) for c, d in zip(columns, dtypes, strict=True)]

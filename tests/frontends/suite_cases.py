@@ -114,11 +114,11 @@ def difference(got, want, case):
 
 
 def kept_chances(case):
-    """Returns the probability that a random case keeps each element, or None for other cases. For Bernoulli it is the
-    input, for Dropout one number."""
+    """Returns the probability that a random case keeps each element, or None for other cases. For Bernoulli the
+    probabilities are the input, for Dropout they are equal."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
-        # ONNX expands a random case to a comparison in which a greater random number gives 1.
+        # The expanded form of Bernoulli gives 1 where the random number is greater than the input.
         return 1 - chances if "expanded" in case.name else chances
     if case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name:
         return np.full(case.inputs["x"].shape, 1 - float(case.inputs.get("r", 0.5)))

@@ -123,8 +123,8 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider gives the bodies of control flow names such as MGXKernel_subgraph_g1_1_0. It compiles them
-    although they may never run."""
+    """onnxruntime's provider gives the bodies of control flow names such as MGXKernel_subgraph_g1_1_0. The provider
+    compiles bodies although they may never run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):

@@ -44,7 +44,7 @@ PLUGIN_VARIABLES = """DISABLE_COMPILED_MODEL_CACHING PRECOMPILE_AT_LOAD CPU_CONT
 class Row(typing.NamedTuple):
     type: str
     has_variable: bool
-    note: str  # why it changes nothing on a cpu
+    note: str  # why the option changes nothing on a CPU
 
 
 def rows_of_source():
@@ -214,7 +214,7 @@ def _(trial, options):
 
 
 class Malloc:
-    """An allocator as a framework has it, given by the addresses of its functions."""
+    """An allocator like a framework's, given by the addresses of its functions."""
 
     def __init__(self):
         libc = ctypes.CDLL(None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refused options, and options whose effect needs a longer test (test_option_table.py tests each in turn)."""
+"""Refused options, and options whose effect needs a longer test (test_option_table.py tests every option)."""
 
 import ml_dtypes
 import numpy as np

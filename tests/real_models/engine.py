@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a model with Weft in one of three ways and compares every answer with onnxruntime's own CPU provider."""
+"""Runs a model with Weft in one of three ways and compares its answers with those of onnxruntime's own CPU provider."""
 import collections
 
 import numpy as np
@@ -58,7 +58,7 @@ class Engine:
     quantisation step. The norm of its error may then be twice the change of onnxruntime's answer when inputs change by
     1e-6.
 
-    In bf16 the limit follows from the format. It is a multiple of the change in onnxruntime's answer when only the
+    In bf16 the limit follows from the format. It includes four times the change in onnxruntime's answer when only the
     weights are rounded, because each layer also rounds the other operand of its products."""
 
     def __init__(self, mode, model, within=WITHIN, scale=1e-3, labels=(), steps=False):
