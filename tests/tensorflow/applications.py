@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from drawn import values
 
-FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # smallest height and width; 64 for other networks
+FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # pixels per side; others: 64
 
 
 def names():

@@ -51,7 +51,7 @@ def test_one_compile_for_several_sizes():
 
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_asserted_values(in_parts):
-    """Assertions on tensors are checked in each call. They do not stay in eager; with `in_parts`, another node stays."""
+    """Assertions on tensors are checked in each call. They do not stay in eager; with `in_parts` another node stays."""
 
     def f(x):
         torch._assert_async((x > 0).all(), "x is positive")
