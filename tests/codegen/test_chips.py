@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kernel family compiles for every family of chips, within its budget of registers and with the matrix
-instruction that the chip has. On this CPU the sample kernels also run, without and with checks, and are compared with
-numpy.
+"""The sample kernels compile for every family of chips, products with the chip's matrix instruction. Spills are
+checked. On this CPU the sample kernels also run, without and with checks, and are compared with numpy.
 
 A plain run compiles one of the three files of samples for each chip, a different one each day.
 

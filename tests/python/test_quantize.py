@@ -35,7 +35,7 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: the largest channel over the smallest."""
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: largest over smallest channel."""
     r = rng()
 
     def weight(*dims):

@@ -174,7 +174,7 @@ def positions(d):
 
 
 def every_position(d):
-    """Returns x[i, j] indexed by two aranges i and j, as PyTorch exports it; the result equals x or its transpose."""
+    """Returns x indexed by two aranges i and j, as PyTorch exports it; the result equals x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))

@@ -445,7 +445,7 @@ for batch, coupled, peeps, projected, clips in [(1, False, False, False, (0, 0))
         case("UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "UnidirectionalSequenceLSTMOptions",
              timeMajor=time_major, **options)
     case("LSTM", [f(batch, 5), *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "LSTMOptions", **options)
-    for merged in (False, True)[: 2 if batch == 1 else 1]:  # with several rows LiteRT writes out of bounds
+    for merged in (False, True)[: 2 if batch == 1 else 1]:  # merged outputs of a batch above 1 overrun in LiteRT
         states = [state(batch, out), state(batch, units), state(batch, out), state(batch, units)]
         case("BIDIRECTIONAL_SEQUENCE_LSTM", [f(batch, 4, 5), *operands, *lstm(5, units, out, coupled, peeps, projected), *states, *[None] * 9], [F] * (2 - merged),
              "BidirectionalSequenceLSTMOptions", timeMajor=False, mergeOutputs=merged, **options)

@@ -213,8 +213,8 @@ def rounded(values, wanted):
 
 def is_conditioned(got, i, sample_input, op):
     """True if result `i` is within the tolerance of the exact answer, or no further from it than the exact answer
-    moves when the inputs are rounded once more. 16-bit inputs are rounded anyway, so this error is right (backward
-    error: Higham 2002, 1.5). Only sums that cancel need this rule, because elsewhere one rounding moves the answer by
+    moves when the inputs are rounded once more. 16-bit inputs are rounded anyway, so such an error is accepted
+    (backward error: Higham 2002, 1.5). Only sums that cancel need this rule: elsewhere one rounding moves the answer by
     less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, called through weft.hpp; its refusals are called directly.
+// The C interface, called through weft.hpp or, where it must refuse, directly.
 #include <doctest/doctest.h>
 
 #include <array>

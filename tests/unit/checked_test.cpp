@@ -16,7 +16,7 @@ using namespace weft;
 
 namespace {
 
-/// A program of two steps: the first writes b0 as its source says, the second copies b0 to b1, one element per task.
+/// Two steps, one element per task: `write` computes buffer 1 (`to`) from buffer 0 (`from`); the second copies 1 to 2.
 class TwoSteps {
  public:
   static constexpr int64_t n = 40;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines and cancelling: how soon work ends. Under load, wall clocks say little. So the tests measure the processor
-// time that a thread uses between two checks of its deadline, because that bounds the delay of a deadline.
+// How soon work ends after a deadline or a cancellation. The tests measure the processor time that a thread uses
+// between two checks of its deadline, because wall-clock times vary under load.
 #include <doctest/doctest.h>
 #include <time.h>
 #include <unistd.h>
