@@ -149,7 +149,7 @@ def kept_elements(case, outputs, chances):
 
 def judge_random(case, model, chances):
     """Compares the shares of kept elements over many runs, for each element and for all elements together. With a seed
-    every run must give the same result."""
+    all runs must be equal, without a seed they must differ."""
     kept = [kept_elements(case, list(model.run(case.inputs).values()), chances) for _ in range(RUNS)]
     text = next((k for k in kept if isinstance(k, str)), "")
     if text:

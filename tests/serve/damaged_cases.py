@@ -31,7 +31,7 @@ def right_requests():
 
 
 def places(value, path=()):
-    """Yields the paths of all values inside `value`."""
+    """Yields the paths of `value` and of the values inside it, except those in long lists."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) and len(value) < 20 else ()
     for key, inner in items:
