@@ -223,8 +223,8 @@ def test_order_of_work_does_not_matter(tmp_path):
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_two_contexts_on_two_streams(chip):
-    """Captured graphs run on two streams of the caller; events order them with a third stream that copies. Other threads
-    run on streams of the library."""
+    """Captured graphs run on two streams of the caller; events order them with a third stream that copies. Other
+    threads run on streams of the library."""
     done = emulated.run(chip, "weft-amd-streams", DIGITS[0], TEXT[0])
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("largest difference") == 2

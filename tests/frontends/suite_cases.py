@@ -114,8 +114,7 @@ def difference(got, want, case):
 
 
 def kept_chances(case):
-    """Returns the probability that a random case keeps each element, or None for other cases. For Bernoulli the
-    probabilities are the input, for Dropout they are equal."""
+    """Returns the probability that a random case keeps each element, or None for other cases."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
         # The expanded form of Bernoulli gives 1 where the random number is greater than the input.

@@ -136,8 +136,7 @@ def _(trial, options):
 
 
 def rounds(trial, options):
-    """Returns the number of rounds of measuring, each with the next candidate of every kernel; None if nothing was
-    measured."""
+    """Returns the number of rounds of measuring; None if nothing was measured."""
     said = trial.run(options | {"disable_caching": "1", "threads": "1"}, models.convolution(), models.IMAGE)[2]
     found = re.search(r"kernels were measured, rounds: (\d+)", said)
     return int(found.group(1)) if found else None
