@@ -37,7 +37,7 @@ def register(number, dtype):
 
 
 def masked(result):
-    """Returns the bits of results as text; "nan" stands for any NaN."""
+    """Returns the bits of results as text; a word such as "nan16" stands for any NaN of the type."""
     any_nan = {2: "nan16", 4: "nan", 8: "nan64"}[result.dtype.itemsize]
     return [any_nan if x != x else word for x, word in zip(result, bits(result).split(","), strict=True)]
 

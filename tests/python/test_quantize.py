@@ -229,7 +229,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """Scales for each channel more than halve the loss of the worst channel; some channels are 100 times smaller."""
+    """Scales for each channel more than halve the loss of the worst channel; channels differ in size by up to a factor of 100."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -593,8 +593,8 @@ def steps_as_outputs(path):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_whole_numbers_are_equal_bit_by_bit_on_every_device(tmp_path, symmetric):
-    """Equal bits on the reference, on the processor (one thread, two threads, fewer features), and on a GPU with matrix
-    instructions for bytes."""
+    """The reference, the processor (with one thread, two threads, or fewer features) and a GPU with matrix instructions
+    for bytes give the same bits."""
     out, _ = quantized(tmp_path, convolutional(), pictures(), symmetric=symmetric)
     steps_as_outputs(out)
     np.savez(tmp_path / "x.npz", x=pictures()[0])
@@ -632,7 +632,7 @@ NARROW = [("int8", {}), ("int8", {"smooth": 0.5}), ("fp8", {}), ("int8-dynamic",
 @pytest.mark.parametrize("to, more", NARROW)
 @pytest.mark.parametrize("build", [convolutional, products])
 def test_models_in_16_bits(tmp_path, build, to, more, kind):
-    """Inputs and results keep their types, and answers are those of the same model quantised from f32."""
+    """Inputs and results keep their types, and the error is about that of the same model quantised from f32."""
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     data = pictures() if build is convolutional else rows()
     source, out = saved(tmp_path, narrowed(build(), kind)), tmp_path / "out.onnx"

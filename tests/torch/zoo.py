@@ -46,7 +46,7 @@ BATCHES, LENGTHS = (1, 3, 8), (9, 16, 24)
 
 
 def names(given=()):
-    """Returns all models, or those named by `given` (with or without the package), in that order."""
+    """Returns all models, or those named by `given` (with or without the package), in the order of `given`."""
     every = [f"timm/{name}" for name in sorted(TIMM)] + [f"transformers/{name}" for name in sorted(TEXTS)]
     return [name for one in given for name in every if one in (name, name.partition("/")[2])] if given else every
 
