@@ -109,8 +109,8 @@ def to_fp8(values):
 
 @pytest.mark.parametrize("with_table", [True, False])
 def test_fp8(with_table, tmp_path, exact):
-    """The scales of inputs come from the table, or without a table from the greatest magnitude in the run; those of weights
-    come from the greatest magnitude of each column."""
+    """The scales of inputs come from the table, or without a table from the greatest magnitude in the run; those of
+    weights come from the greatest magnitude of each column."""
     table = tmp_path / "table"
     table.write_text(calibration("native"))
     options = {"fp8_enable": "1"}

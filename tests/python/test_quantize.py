@@ -229,7 +229,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """Scales for each channel more than halve the loss of the worst channel; channels differ in size by up to a factor of 100."""
+    """Scales for each channel more than halve the worst channel's loss, if channels differ by factors of up to 100."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
