@@ -283,7 +283,7 @@ class Worker:
 
 
 def report(seen, devices, precision, keep):
-    """Prints what was refused or wrong. If an answer is wrong and the judges agree, keeps the model and returns True."""
+    """Prints what was refused or wrong. Returns True if an answer is wrong and the judges agree."""
     for text in seen["refused"]:
         print(f"seed {seen['seed']}: refused: {text}", flush=True)
     if not seen["wrong"]:
