@@ -397,7 +397,7 @@ void find_semantics(Instruction& i) {
   }
 }
 
-/// Returns the index of the first source. Results come before it: two with a carry, none if a comparison writes EXEC.
+/// Returns the index of the first source, which follows the results.
 int first_source(const Instruction& i) {
   if (i.compares_to_exec) return i.count - 2;
   return i.name.find("_co_") != std::string::npos ? 2 : 1;

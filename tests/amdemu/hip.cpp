@@ -21,7 +21,7 @@ int result(int error) {
   return error;
 }
 
-/// Runs the body under the driver's lock; returns its result and keeps it as the thread's last error.
+/// Runs the body under the driver's lock; returns its result and keeps an error as the thread's last error.
 template <class Body>
 int locked(Body body) {
   Driver& d = driver();

@@ -22,7 +22,7 @@ using namespace weft;
 
 namespace {
 
-/// A program with weights, a product, a softmax and an open size, so that it has load steps, an arena and buckets.
+/// A program with weights, a product, a softmax and an open size.
 constexpr const char* program_text = R"(program "small"
 symbol n
 module main {
