@@ -282,8 +282,7 @@ def rest_of(y):
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """A layer with massive inputs gets a scale for each row in each run; with int8 the other layer keeps a
-    fixed scale."""
+    """A layer with massive inputs gets a scale for each row in each run; with int8 the other's scale is fixed."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
