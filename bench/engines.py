@@ -117,7 +117,7 @@ def tensorflow_engine(job):
 
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    model = tf.saved_model.load(job.model)  # `run` keeps it alive, because the function needs it
+    model = tf.saved_model.load(job.model)  # a default argument of `run` keeps the model alive for `function`
     function = model.signatures["serving_default"]
 
     def run(feeds, model=model):

@@ -5,9 +5,9 @@ device's clock.
   python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,odd,attention,rows] [--weft] [--tuned]
                             [--out results.jsonl]
 
-The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft
-runs the same model, with fixed sizes, before and after PyTorch. With --tuned PyTorch compiles with max-autotune, which
-takes minutes.
+--only also takes the other bench models, such as gpt2_decode: PyTorch runs their modules of bench/models/networks.py.
+With --weft, Weft runs the same network, with fixed sizes, before and after PyTorch. With --tuned PyTorch compiles with
+max-autotune, which takes minutes.
 
 Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the command line.
 """
@@ -222,10 +222,10 @@ def attentions():
 
 
 def float8_product(folder, m, n, k):
-    """Writes a product of e4m3 matrices, with scales and a result in f16; returns the path of the model."""
+    """Writes a product of scaled e4m3 matrices with a result in f16; returns the path of the model."""
     kind, one = TensorProto.FLOAT8E4M3FN, [onnx.numpy_helper.from_array(np.float32(0.01), "scale")]
     codes = np.random.default_rng(1).integers(0, 240, (k, n)).astype(np.uint8)
-    codes[(codes & 127) == 127] = 0  # NaN
+    codes[(codes & 127) == 127] = 0  # these codes are NaN
     weights = [*one, helper.make_tensor("w", kind, [k, n], codes.tobytes(), raw=True)]
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "scale"], ["xf"]),

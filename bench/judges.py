@@ -72,7 +72,7 @@ def distance(a, b):
 
 
 class Files:
-    """Files of the system, at most 240 of each extension. Every third file is for calibration, the others are scored."""
+    """Files of the system, at most 240 of each extension. Every third may be calibration data; the others are scored."""
 
     KINDS = {"py": "python", "c": "c", "cpp": "cpp", "js": "javascript", "html": "html", "css": "css", "json": "json",
              "xml": "xml", "md": "markdown", "rst": "rst", "sh": "shell", "txt": "txt", "yaml": "yaml", "toml": "toml",

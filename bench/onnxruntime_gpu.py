@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times stock onnxruntime with Weft as its provider, and Weft alone, on a GPU; the two alternate. Measures the wall
-time of a call with inputs and outputs left on the device (IO binding; `on_device`), then with inputs and outputs in
-host memory.
+time of a call with inputs and outputs left on the device (IO binding; `on_device`), and of a call of onnxruntime with
+inputs and outputs in host memory.
 
   PYTHONPATH=build/release/python python bench/onnxruntime_gpu.py [--models resnet50,bert_base] [--precisions f32,f16] [--out results.jsonl]
 

@@ -35,8 +35,8 @@ def quartiles(values):
 
 
 class Race:
-    """The engines of one model at one size and one number of threads: a worker process for each, and the figures of its
-    start."""
+    """The engines of one model at one size and one number of threads: for each a worker process, and the figures of its
+    starts."""
 
     def __init__(self, names, make_job, feeds, caches, cold=True):
         self.workers, self.starts = {}, {}
@@ -93,8 +93,8 @@ def figures(race, times):
 
 
 def show(measured):
-    """Prints a row for each engine; the rows of other engines also show the ratios of the first engine's time to
-    theirs."""
+    """Prints a row for each engine. From the second row on, it also shows the ratios of the first engine's time to that
+    of the row."""
     columns = {
         "wall ms": ("wall_ms", "9.2f"),
         "cpu ms": ("cpu_ms", "9.2f"),

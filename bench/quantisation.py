@@ -181,7 +181,7 @@ LANGUAGE = {
 
 
 def mended_axes(path):
-    """Corrects each DequantizeLinear whose axis does not fit the sizes of its scale; returns how many there were.
+    """Corrects each DequantizeLinear of a constant whose axis does not fit the sizes of the scale; returns their number.
     onnxruntime 1.32 writes such a node for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed
     weight in blocks. onnxruntime cannot run such files either."""
     model = onnx.load(path)
@@ -317,8 +317,8 @@ def steps_as_outputs(path):
 
 
 def bits(out):
-    """Checks that the integers of int8 models are equal bit by bit in three runs on each device, and on all devices. An
-    emulated GPU runs the small model only."""
+    """Counts the runs of int8 models, three on each device, whose integers equal those of the first device bit by bit.
+    An AMD GPU, which may be emulated, runs the small model only."""
     digits = machine.ROOT / "examples/digits/digits.onnx"
     random = [{"image": np.random.default_rng(i).random((1, 1, 8, 8), np.float32)} for i in range(8)]
     cases = [("digits", digits, random)]

@@ -39,8 +39,8 @@ TOKENS = {"minilm": 32, "query": 8}
 
 
 def minilm(path):
-    """Writes an encoder with the operators that exporters write. Maps tokens and a mask to the normalised mean of the
-    rows."""
+    """Writes an encoder with the operators that exporters write. The encoder maps tokens and a mask to a normalised
+    vector, the sum over the tokens that the mask keeps."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

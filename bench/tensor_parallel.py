@@ -7,7 +7,7 @@ device and measures the milliseconds of a token.
   python bench/tensor_parallel.py --devices cpu,cpu --size tiny --room 64 --past 8      # a trial on the CPU
 
 The first device of the first list is also measured alone. Key-value caches are donated, so each device keeps the caches
-of its heads. --encoder adds bert_base of bench/models (--precision, f16 on GPUs). WEFT_COMMAND names the command line;
+of its heads. --encoder adds bert_base of bench/models, in --precision (f16). WEFT_COMMAND names the command line;
 needs the package weft, onnx and numpy.
 """
 
@@ -45,8 +45,8 @@ def spread(model, feeds):
 
 
 def figures(path, device, options, feeds, first):
-    """Measures one program; returns (row, answer). The row has the milliseconds of a run, and the error relative to
-    `first`, the answer of one device, unless it is None."""
+    """Measures one program; returns (row, answer). The row has the milliseconds of a run and, unless `first` is None, the
+    error relative to `first`, which is the answer of one device."""
     model = weft.compile(path, device=device, **options)
     inputs = spread(model, feeds)
     answer = next(iter(model.run({name: np.array(array) for name, array in inputs.items()}).values())).astype(np.float64)
@@ -66,7 +66,7 @@ def figures(path, device, options, feeds, first):
 
 
 def measure(what, path, lists, options, feeds, out):
-    """Measures one device, then each list of devices; prints and keeps a row for each. True if all answers are right."""
+    """Measures one device, then each list of devices; prints and keeps a row for each list. True if all are right."""
     one, answer = figures(path, lists[0].partition(",")[0], options, feeds, None)
     is_right = "failure" not in one
     for devices in lists:

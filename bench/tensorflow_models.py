@@ -7,7 +7,7 @@
                                    [--rounds 5] [--seconds 1] [--python PROGRAM] [--out FILE]
 
 saved: the SavedModel, against TensorFlow. lite: the same network as .tflite, against LiteRT. int8: the int8 .tflite,
-against LiteRT. Writes a row for each, in the form of bench/results/README.md, and at the end the geometric mean of the
+against LiteRT. Writes a row for each, in the form of bench/results/README.md, and prints the geometric mean of the
 ratios. The networks are made on the first run and kept in $WEFT_BENCH_CACHE. TensorFlow is imported by the Python of
 the tests (build/tensorflow, tests/tensorflow/requirements.txt) or by --python. For .tflite files that Python needs only
 the package ai-edge-litert.
@@ -35,7 +35,7 @@ FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"
 
 
 def tensorflow():
-    import judge  # needs pytest, which the Python of --python may lack
+    import judge  # needs pytest; not imported with --python
 
     return judge.environment()
 

@@ -9,14 +9,14 @@ call takes, the overhead of a call, and the time of a call.
 
 - cold: from torch.compile to the first answer, in a new process without kernels on disk. "torch" traces the graph and
   runs it in eager mode.
-- overhead: the time of a model of one small product called by torch.compile, minus that of the same program called
-  through the C ABI. "torch" is what torch.compile itself adds to eager mode.
+- overhead: the time of a model of one small product called by torch.compile, minus that of Weft's program called
+  without torch.compile. "torch" is what torch.compile itself adds to eager mode.
 - calls: the time of a call of torch.compile with weft, weft.compile of the exported program, torch.compile with
   inductor in each mode, and eager mode. They take turns in one process. "freezing" is inductor's default mode with
   weights that it may pack.
 
-Writes a row for each, in the form of bench/results/README.md. After --limit seconds no other network begins; a line
-names those that are left out.
+Writes a row for each, in the form of bench/results/README.md. After --limit seconds `calls` begins no other network; a
+line names each that is left out.
 """
 import argparse
 import contextlib

@@ -79,7 +79,7 @@ def open_library():
 
 
 class Program:
-    """A model compiled for a device, with one context. Outputs are views that live until the next run."""
+    """A model compiled for a device, with one context. Outputs are views of memory that the next run overwrites."""
 
     def __init__(self, path, threads, precision, symbols, device="cpu"):
         self.library = open_library()

@@ -41,8 +41,8 @@ def torch_answer(name, feeds):
 
 
 def on_cpu(name, batch, arguments, caches):
-    """Returns the ratio of processor times to the better peer, None if nothing could be compared, or infinity if the
-    first engine's answer is wrong."""
+    """Returns the first engine's processor time divided by the better peer's. Returns None if nothing could be
+    compared, infinity if the first engine's answer is wrong."""
     path, feeds, sizes = str(zoo.exported(name)), {"x": zoo.inputs(name, batch).numpy()}, {"batch": batch}
     print(f"{name} batch={batch}  load {load()}", flush=True)
     race = Race(arguments.engines, lambda engine: Job(engine, path, 1, sizes), feeds, caches, cold=False)

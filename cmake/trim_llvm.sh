@@ -4,7 +4,7 @@
 # LLVM and clang that Weft never calls. TARGET: a target of LLVM that Weft uses.
 set -eu
 out=$1 config=$2 ours=$(echo "$3" | tr ';' ' ')
-"$("$config" --bindir)/llvm-nm" --version >/dev/null # fails if it is missing, which a pipeline below would hide
+"$("$config" --bindir)/llvm-nm" --version >/dev/null # fails if llvm-nm is missing, which the pipelines below would hide
 
 # Prints empty LLVMInitialize functions for the targets that Weft does not use. lld calls these functions for every target of LLVM, which
 # would link all targets.

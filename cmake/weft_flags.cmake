@@ -36,7 +36,7 @@ target_link_options(weft_flags INTERFACE -Wl,-z,relro,-z,now,--as-needed)
 
 if(WEFT_SANITIZE)
   set(WEFT_SANITIZE_FLAGS -fsanitize=${WEFT_SANITIZE})
-  # -O0 more than halves the time of an instrumented build. Weft optimises the kernels in any case.
+  # -O0 makes an instrumented build more than twice as fast. Weft optimises the kernels in any case.
   target_compile_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all
                                               -O0 -gline-tables-only)
   target_link_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS})
@@ -46,7 +46,7 @@ else()
 endif()
 
 # read_once(NAME FOLDER HEADER...) precompiles the standard library and these headers of FOLDER as NAME, because a build mostly parses
-# headers. use_headers(TARGET NAME) uses them. Both do this for clang with Ninja only, so every file still includes what it uses.
+# headers. use_headers(TARGET NAME) uses them. Both have an effect for clang with Ninja only, so every file still includes what it uses.
 # Unlike target_precompile_headers(), this puts no path of the source tree into commands, so ccache works across copies of the tree.
 # HEADER must not be in the source tree, because a precompiled header holds absolute paths.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")

@@ -19,7 +19,7 @@ namespace {
                .hint = std::move(hint)});
 }
 
-/// Generates the random numbers of a fill "rand" or "rand:LOW..HIGH". The range includes HIGH for integers only.
+/// The generator for a fill "rand" or "rand:LOW..HIGH". The range includes HIGH for integers only.
 class Random {
  public:
   Random(const std::string& kind, DType type, uint64_t seed) : engine_(seed), is_whole_(!is_float(type)) {
@@ -27,8 +27,8 @@ class Random {
     else if (is_whole_) low_ = 0, high_ = 1;
   }
   double operator()() {
-    auto bits =
-        static_cast<double>(engine_() >> 11) * 0x1p-53;  // std's distributions differ between standard libraries
+    // in [0, 1), not by std's distributions, which differ between standard libraries
+    auto bits = static_cast<double>(engine_() >> 11) * 0x1p-53;
     return is_whole_ ? low_ + std::floor(bits * (high_ - low_ + 1)) : low_ + bits * (high_ - low_);
   }
 

@@ -29,7 +29,6 @@ std::vector<std::string> names_of(const std::vector<Port>& ports) {
   return names;
 }
 
-/// Collects tensors for the inputs of a program.
 class Inputs {
  public:
   Inputs(const Executable& executable, const InputOptions& options, std::span<const ShapeRequest> shapes)

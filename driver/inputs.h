@@ -19,7 +19,7 @@ struct InputOptions {
   std::map<std::string, int64_t> at;  ///< values for symbols that the program leaves open
   int64_t seed = 0;
   bool cast = false;
-  bool is_complete = false;  ///< an input without a file or default is an error (E310), not filled with random numbers
+  bool is_complete = false;  ///< an input without file, fill and default is an error (E310), not random numbers
   ImageOptions image;
 };
 
@@ -27,8 +27,7 @@ void add_input_options(CommandLine& line, InputOptions& options);
 
 /// Makes a tensor for every input of the program, first from files, then by fills. Remaining inputs take their default,
 /// else (with a note) the likely values of a static input, else random numbers. Open sizes come from --at, else from the
-/// given files, else from the usual sizes in `shapes`; else they are the smallest allowed. Throws E203, E212, E213, E310
-/// and E401.
+/// given files, else from the usual sizes in `shapes`; else they are the smallest allowed.
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
                                 std::span<const ShapeRequest> shapes = {});
 

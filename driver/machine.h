@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-/// Reads facts about this machine from the operating system.
+/// Reads facts about this machine from the operating system, and measures its peak rates.
 namespace weft::driver {
 
 struct Machine {
@@ -13,7 +13,7 @@ struct Machine {
   double quota = 0;                   ///< processors that the cgroup's quota allows; 0: no limit
   int64_t memory = 0, available = 0;  ///< bytes
   int64_t memory_limit = 0;           ///< bytes that the cgroup allows; 0: no limit
-  std::vector<std::string> caches;    ///< "L1 data 32 KiB"
+  std::vector<std::string> caches;    ///< "L1 data 32K"
   std::string system;                 ///< "Linux 6.1.0"
 };
 Machine describe_machine();
@@ -30,7 +30,7 @@ struct Peaks {
   double gbytes = 0;
 };
 /// Measures the peaks of this CPU with `threads` threads, in about 0.1 s, by loops of f32 multiply-adds and of reads.
-/// The rates of other types are computed from the width of their instructions.
+/// The rates of other types are multiples of the f32 rate, by the instruction sets of the CPU.
 Peaks measure_peaks(int threads);
 
 }  // namespace weft::driver

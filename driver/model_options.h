@@ -6,7 +6,7 @@
 #include "compile.h"
 #include "driver/options.h"
 
-/// The options of every verb that takes a model: sizes, device, precision.
+/// The options of verbs that compile a model: sizes, device, precision.
 namespace weft::driver {
 
 struct ModelOptions {

@@ -16,8 +16,8 @@ using onnx::element_code, onnx::put_integer, onnx::put_text, onnx::tensor_bytes;
 
 namespace {
 
-/// Encodes the TypeProto of a value. Sizes that are symbolic in `open`, if given, are written as symbols. An empty
-/// container gets no item type.
+/// Encodes the TypeProto of a value. Sizes that are symbolic in `open`, if given, are written as symbols. The TypeProto
+/// of an empty container is empty.
 std::string type_bytes(const Tensor& value, const Dims& open = {}) {
   std::string out, inner;
   if (value.is_tensor()) {
@@ -142,7 +142,7 @@ ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map
     if (made.contains(name)) continue;
     auto weight = weights_.find(name);
     if (weight != weights_.end()) put_text(graph, 5, tensor_bytes(onnx::to_tensor(*weight->second), name));
-    else if (values.contains(name)) part.inputs.push_back(name);  // a name defined in a body is in neither map
+    else if (values.contains(name)) part.inputs.push_back(name);  // neither map has names that a body defines
     else part.is_whole = part.is_whole && !results.contains(name);
   }
   for (size_t i : chosen) {

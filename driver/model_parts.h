@@ -22,8 +22,8 @@ class ModelParts {
   size_t node_count() const { return model_.graph.nodes.size(); }
   const onnx::Model& model() const { return model_; }
 
-  /// Returns the model's first `count` nodes with all of its inputs. All results are outputs, in the order of
-  /// `result_names`; if there is no node, the inputs are the outputs.
+  /// Returns a model of the first `count` nodes, with all inputs of the whole model. All results of the nodes are
+  /// outputs, in the order of `result_names`; if `count` is 0, the inputs are the outputs.
   std::string first_nodes(size_t count) const;
   std::vector<std::string> result_names(size_t count) const;
 

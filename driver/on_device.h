@@ -15,14 +15,14 @@ std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 class OnDevice {
  public:
   /// Runs once from host memory, to get the sizes of the outputs. Uploads the inputs and runs again, which captures the
-  /// graph. Outputs with a donation are written to the memory of their inputs.
+  /// GPU's graph. Donated inputs share their memory with the outputs that `donations` names.
   OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
   /// Runs once and returns the duration in seconds.
   double timed_run();
 
  private:
   std::vector<std::shared_ptr<gpu::Device>> devices_;  // one for each rank
-  std::shared_ptr<gpu::Device> device_;                // that of rank 0
+  std::shared_ptr<gpu::Device> device_;                // the device of rank 0
   std::unique_ptr<Context> context_;
   gpu::Stream stream_;
   gpu::Event begin_, end_;

@@ -17,7 +17,8 @@ extern char** environ;
 namespace weft::driver {
 namespace {
 
-// The arrays in both .npz files are named by position, because the names of tensors may not be valid file names.
+// The arrays in the files `inputs` and `outputs` (.npz) are named by position, because the names of tensors may not be
+// valid file names.
 constexpr const char* reference_script = R"(
 import sys
 import numpy, onnxruntime

@@ -188,7 +188,7 @@ void CommandLine::add_general_options() {
 bool CommandLine::parse(std::span<const std::string> words) {
   add_general_options();
   CLI::App app(info_.purpose, cat("weft ", info_.name));
-  app.set_help_flag();  // help() replaces CLI11's help, because it wraps lines and shows examples
+  app.set_help_flag();  // help() replaces CLI11's help: help() wraps lines and shows examples
   app.allow_extras();   // unknown words reach refuse_word, which names the nearest options
   for (const Option& option : options_) {
     if (!option.is_heading) declare(app, option);

@@ -68,7 +68,7 @@ void warn_about_noise(const Measurement& m) {
              " times the median; CPU time is the surer figure"));
 }
 
-/// Sums over all steps with the same kernel name. `least_seconds`: the time that they would take at the peak rates.
+/// Sums over all steps with the same kernel name. `least_seconds`: the time of these steps at the peak rates.
 struct KernelRow {
   double seconds = 0, share = 0, least_seconds = 0;
   int64_t calls = 0, flops = 0, bytes = 0;

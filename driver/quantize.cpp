@@ -116,7 +116,6 @@ void finish(QuantizeSettings& s) {
   if (s.output.empty()) s.output = std::filesystem::path(s.model).filename().replace_extension(s.to + ".onnx").string();
 }
 
-/// Prints a summary of the quantisation report.
 void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) {
   std::map<std::string, size_t> forms = {{s.to, 0}};
   for (const auto& layer : report["layers"]) ++forms[layer["becomes"].get<std::string>()];

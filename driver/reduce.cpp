@@ -92,7 +92,7 @@ Failure failure_of(int status, const std::string& said) {
   return code == exit_differs ? "answers differ" : code_in(said);
 }
 
-/// True if the value is or contains a map. Maps cannot be written as test data, so no part of a model may start there.
+/// True if the value is or contains a map. Maps cannot be written as test data, so no part of a model can read them.
 bool holds_map(const Tensor& value) {
   return value.kind == Type::Kind::map || (!value.is_tensor() && std::ranges::any_of(*value.items, holds_map));
 }

@@ -79,7 +79,7 @@ bool is_classification(const Tensor& tensor, size_t classes) {
          tensor.dims.back() == static_cast<int64_t>(classes) && tensor.elements() > 0;
 }
 
-/// Prints the `top` best classes of each row; the last axis counts classes.
+/// Prints the `top` best classes of each row; the elements of a row (the last axis) are the scores of the classes.
 void print_classification(const Port& port, const Tensor& tensor, const std::vector<std::string>& labels, int top) {
   auto scores = to_doubles(tensor);
   size_t rows = scores.size() / labels.size();

@@ -31,7 +31,7 @@ void collect(const fs::path& path, std::vector<fs::path>& files) {
   for (const fs::path& entry : inside) collect(entry, files);
 }
 
-/// Returns the number of samples that an array holds for this input; 0 if its sizes do not fit.
+/// Returns the number of samples that an array holds for this input; 0 if its rank or its first size does not fit.
 size_t items_in(const Tensor& array, const Port& port) {
   const Dims& dims = port.type.shape.dims;
   if (array.dims.size() == dims.size() + 1) return static_cast<size_t>(array.dims[0]);

@@ -73,7 +73,7 @@ std::vector<int64_t> npy_dims(std::string_view header, const std::string& where)
   return dims;
 }
 
-/// Returns column-major data, as NumPy writes for a transposed array, in row-major order.
+/// Converts a tensor with column-major data, as NumPy writes a transposed array, to row-major order.
 Tensor to_row_major(const Tensor& columns) {
   size_t width = static_cast<size_t>(bits(columns.dtype) / 8), rank = columns.dims.size();
   MutableTensor rows = allocate_tensor(columns.dtype, columns.dims);

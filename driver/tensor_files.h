@@ -12,8 +12,8 @@ namespace weft::driver {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Reads the arrays of a .npz, or the single array of a .npy (with an empty name) or .pb. Throws E212 for files that
-/// are damaged or of an unknown kind, E106 for files that cannot be read.
+/// Reads the arrays of a .npz, or the single array of a .npy (with an empty name) or .pb. Throws E212 for a damaged
+/// .npz or .npy and for other kinds of files, E106 for files that cannot be read.
 NamedTensors read_tensors(const std::filesystem::path& path);
 
 /// Writes .npy (one tensor) or .npz. Types that NumPy lacks, such as bf16, are written as their bits.

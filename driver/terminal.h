@@ -12,10 +12,10 @@
 /// terminal (NO_COLOR, CLICOLOR_FORCE and TERM=dumb are honoured).
 namespace weft::driver {
 
-/// Parses the level of the least important messages to show: "error", "warning", "note", "info", "debug" or "trace". It
-/// applies to messages of the library too.
+/// Parses a level of messages: "error", "warning", "note", "info", "debug" or "trace". Throws E203 for any other text.
 LogLevel parse_log_level(std::string_view text);
-/// Writes all later messages on standard error as lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+/// Writes all later messages on standard error as lines of JSON: {"level": "error", "text": "...", "code": "E143"};
+/// only errors have a code.
 void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };
@@ -37,7 +37,8 @@ void note_written(const std::string& file);
 std::string show_seconds(double seconds);
 /// Formats a number of bytes: "1.5 GiB".
 std::string show_bytes(double bytes);
-/// Formats a number with `digits` significant digits, but at least all digits before the point: "3.42", "1234".
+/// Formats a number with `digits` significant digits, but at least all digits before the point: "3.42", "1234". Numbers
+/// below 1e-4 or from 1e7 on get an exponent.
 std::string show_number(double value, int digits = 3);
 /// Returns a bar as long as `fraction` (0 to 1) of `width` terminal columns.
 std::string bar(double fraction, int width);

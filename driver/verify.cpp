@@ -116,8 +116,8 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// Compares `tensor` with `reference` and, up to five axes, with its transposes until one is equal. All are read with
-/// the sizes of `tensor`, because a target may choose another layout. Keeps the smallest difference in `best`.
+/// Compares `tensor` with `reference` and, if this has at most five axes, with its transposes until one is equal: a
+/// target may choose another layout. Reshapes each to the sizes of `tensor`. Keeps the smallest difference in `best`.
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
   if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;
@@ -141,8 +141,8 @@ Tensor as_signed(const Tensor& reference) {
   return out.tensor;
 }
 
-/// Returns the smallest difference between `tensor` and the reference's values of the same node; nothing if none of
-/// them has as many elements.
+/// Returns the smallest difference between `tensor` and the reference's values of the same node; nullopt if no such
+/// value has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;

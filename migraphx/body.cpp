@@ -45,8 +45,8 @@ class Fields {
     return std::nullopt;
   }
 
-  /// Returns the number of bytes of a field's value, after its tag, for a wire type. Reads the length or the varint, if
-  /// any.
+  /// Returns the number of bytes that remain of a field's value, for the wire type in its tag. A varint and a length
+  /// are read here, so nothing remains of a varint.
   std::optional<uint64_t> length_of(uint64_t wire_type) {
     if (wire_type == 0) return varint() ? std::optional<uint64_t>(0) : std::nullopt;
     if (wire_type == 1) return 8;
@@ -57,7 +57,7 @@ class Fields {
   std::string_view rest_;
 };
 
-/// Returns the last field of this number: protobuf takes the last of repeated entries of a single field.
+/// Returns the last field with this number, because in protobuf it overrides earlier fields of the same number.
 std::string_view field_of(std::string_view message, uint64_t number) {
   std::string_view bytes;
   Fields fields(message);

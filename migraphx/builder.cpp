@@ -221,7 +221,7 @@ migraphx_status migraphx_module_add_parameter(migraphx_instruction_t* out, migra
       [&] { give(out, module, {.kind = Step::Kind::parameter, .name = &given(name), .shape = given(shape)}); });
 }
 
-/// Sets the module's results. As in MIGraphX, also returns a handle, but the caller must not use it.
+/// Sets the module's results. As in MIGraphX, also returns a handle, but no other call takes this handle as operand.
 migraphx_status migraphx_module_add_return(migraphx_instruction_t* out, migraphx_module_t module,
                                            migraphx_instructions_t args) {
   return guarded([&] {

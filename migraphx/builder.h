@@ -40,7 +40,7 @@ class Builder {
   const Graph& graph() const { return graph_; }
   const Values& values(size_t step) const { return item(values_, step); }
   migraphx_shape shape(size_t step) const;
-  /// Builds a new graph from the same steps, with its outputs.
+  /// Builds a new graph from the steps, with the module's results as outputs.
   Graph build() const;
 
  private:

@@ -122,11 +122,11 @@ struct UnknownTarget : Error {
 /// Prints a warning; the same text is printed only once per process.
 void warn(const std::string& what);
 
-/// Stores the message of the current exception, and prints it unless weft_migraphx_print_errors(false) was called.
-/// Returns its status.
+/// Returns the status for the current exception. Stores the exception's message, and prints it unless this thread
+/// called weft_migraphx_print_errors(false).
 migraphx_status status_of_current_exception() noexcept;
 
-/// Runs `body` and turns exceptions into a status. Every function of migraphx.h calls it.
+/// Runs `body` and turns exceptions into a status.
 template <class Body>
 migraphx_status guarded(const Body& body) noexcept {
   try {

@@ -131,7 +131,7 @@ migraphx_status migraphx_file_options_set_file_format(migraphx_file_options_t fi
 migraphx_status migraphx_compile_options_set_offload_copy(migraphx_compile_options_t compile_options, bool value) {
   return guarded([&] { given(compile_options).offload_copy = value; });
 }
-/// Has no effect: every function has one implementation, which is both fast and accurate.
+/// Has no effect: Weft has no fast-math variants of its functions.
 migraphx_status migraphx_compile_options_set_fast_math(migraphx_compile_options_t compile_options, bool) {
   return guarded([&] { given(compile_options); });
 }

@@ -28,8 +28,8 @@ Tensor tensor_of(const migraphx_argument& argument) {
 
 }  // namespace
 
-/// Returns the argument as a tensor for the port. MIGraphX writes a scalar as one axis of length 1; the program may
-/// have none.
+/// Returns the argument as a tensor for the port. MIGraphX gives a scalar one axis of length 1, which is removed if the
+/// port has no axes.
 Tensor as_port(const Port& port, const migraphx_argument& argument) {
   Tensor tensor = tensor_of(argument);
   if (port.rank == 0 && tensor.dims().size() == 1 && tensor.dims()[0] == 1)
@@ -244,8 +244,8 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
-/// Returns the shapes of the parameters. For a refused body all shapes are empty: the caller's arguments then differ in
-/// size, and the caller parses the model again.
+/// Returns the shapes of the parameters. For a refused body, each shape has size 0, so that the caller's arguments
+/// differ from it. The caller then parses the model again.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
   if (refusal) {

@@ -39,7 +39,7 @@ class Compiled {
  public:
   Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes);
 
-  /// True if the caller gives the memory for outputs, by parameters "main:#output_0", "main:#output_1", ...
+  /// True if the caller may give the memory for outputs, by parameters "main:#output_0", "main:#output_1", ...
   bool gives_outputs() const { return gives_outputs_; }
   const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;

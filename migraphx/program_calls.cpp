@@ -226,7 +226,7 @@ migraphx_status weft_migraphx_program_text(char** out, const_migraphx_program_t 
   });
 }
 
-/// Has no effect: instructions are always sorted.
+/// Has no effect: each instruction of a program comes after its operands from the start.
 migraphx_status migraphx_program_sort(migraphx_program_t program) {
   return guarded([&] { given(program); });
 }
@@ -239,8 +239,7 @@ migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program
   });
 }
 
-/// Queues a run on the stream `s`; `name` is the type of the stream. For a program on the CPU, `name` is not checked,
-/// because streams of the HIP facade never hold pending work.
+/// Queues a run on the stream `s`. `name` is the type of the stream; only a program on an AMD GPU checks it.
 migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, void* s, const char* name) {
   return guarded([&] {

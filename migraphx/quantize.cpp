@@ -25,7 +25,7 @@ int products_of(const std::vector<std::string>& names, bool may_be_all) {
   return products;
 }
 
-/// Refuses names other than "all" or both of dot and convolution: f16 and bf16 apply to both at once.
+/// Throws unless the names have "all", or both "dot" and "convolution": f16 and bf16 apply to both together.
 void check_names(const migraphx_quantize_op_names& names) {
   bool is_all = std::ranges::find(names.list, "all") != names.list.end();
   if (!is_all && products_of(names.list, true) != (dots | convolutions))

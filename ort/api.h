@@ -71,7 +71,7 @@ using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
 using OwnedExternalInfo = OrtOwned<OrtExternalInitializerInfo, &OrtApi::ReleaseExternalInitializerInfo>;
 using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
 
-/// Returns a list of onnxruntime. `count` gets its length, `fill` its elements.
+/// Returns the list that the functions `count` and `fill` of onnxruntime's table give for `handle`.
 template <class T, class Count, class Fill, class Handle>
 std::vector<T> list(Count count, Fill fill, const Handle* handle) {
   size_t size = 0;

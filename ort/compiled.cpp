@@ -59,7 +59,7 @@ struct Outputs {
     ok(api.ort->FillStringTensor(value, strings.data(), strings.size()));
   }
 
-  /// Copies a result to onnxruntime's output, unless the run has written it there, as runs mostly do.
+  /// Copies a result to onnxruntime's output, unless the run has written it there.
   void deliver(size_t index, const Tensor& result) {
     if (result.dtype() == WEFT_STRING) return write_strings(index, result);
     if (!memory[index]) make(index, result.dims().data(), result.dims().size());

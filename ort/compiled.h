@@ -23,7 +23,7 @@ struct RunPlace {
   void* stream = nullptr;                 ///< the user's stream for runs; null: runs are synchronous
 };
 
-/// A compiled part of a graph. Any number of threads may run it at once: each run takes a context and returns it.
+/// A compiled part of a graph. Any number of threads may run it at once: each run has a context of its own.
 ///
 /// Sizes that neither the model nor onnxruntime names become symbols. Where an operator relates two such sizes, the
 /// program is compiled for equal ones. If they differ in a run (one is 1 and broadcasts), the part is compiled again
@@ -34,7 +34,7 @@ class Compiled {
   using Again = std::function<Program(const std::vector<std::string>& shapes)>;
   /// `memory` allocates the program's memory; if null, the library does.
   Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {});
-  /// Starts `tune` in the background at the first run. The program that it returns then replaces this one.
+  /// Starts `tune` in the background at the first run. Later runs use the program that `tune` returns.
   void tune_while_serving(OnlineTuning::Tune tune) { tuning_ = std::make_unique<OnlineTuning>(std::move(tune)); }
 
   /// For each input and output of the program, its index among the inputs or outputs of the fused node.

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t alignment = 64;
 
-/// Returns onnxruntime's description of the memory. Its alignment is 0, because onnxruntime treats memory with another
-/// alignment as memory of another device.
+/// Returns onnxruntime's description of the memory. The alignment in the description is 0, because onnxruntime treats
+/// memory with another alignment as memory of another device.
 OwnedMemoryInfo describe(const Device& device, uint32_t vendor, const char* name, OrtDeviceMemoryType type) {
   OrtMemoryInfo* info = nullptr;
   ok(api.ort->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, vendor, device.number, type, 0, OrtDeviceAllocator,

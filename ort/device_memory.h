@@ -8,9 +8,9 @@
 #include "ort/device.h"
 #include "ort/memory.h"
 
-/// Memory that applications see as a device's, and copies to and from it. For a GPU it is the device's memory. For the
-/// CPU it is host memory that is described as a device's: onnxruntime-genai requires device memory of AMD's provider,
-/// and only then updates its key-value cache in place.
+/// Memory that applications see as device memory, and copies to and from it. For a GPU it is the GPU's memory. For the
+/// CPU it is host memory that is described as device memory: onnxruntime-genai requires device memory of AMD's
+/// provider, and only then updates its key-value cache in place.
 namespace weft::ort {
 
 using OwnedMemoryInfo = OrtOwned<OrtMemoryInfo, &OrtApi::ReleaseMemoryInfo>;

@@ -107,7 +107,7 @@ const DeviceMemory* Factory::memory_of(const Device& device) const {
 }
 
 /// Returns the device's entry in onnxruntime's list. A GPU is found by its vendor and its index among the vendor's
-/// GPUs, a CPU by its type. Makes an entry for a GPU that is not in the list; returns null for a CPU that is not.
+/// GPUs, a CPU by its type. If the list lacks the device, makes an entry for a GPU and returns null for a CPU.
 const OrtHardwareDevice* Factory::hardware_of(const Device& device,
                                               std::span<const OrtHardwareDevice* const> hardware) {
   auto wanted = device.is_gpu() ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;
@@ -150,7 +150,7 @@ Factory::~Factory() {
 /// Offers device memory. For the CPU, memory is offered only under the provider name for which applications expect it.
 void Factory::set_up_memory() {
   if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
-    // Under that name, onnxruntime-genai accepts only memory of the vendor AMD, even on an NVIDIA GPU.
+    // For this provider name, onnxruntime-genai accepts only memory of the vendor AMD, even on an NVIDIA GPU.
     for (const Device& device : devices())
       memory_.emplace_back(device, name_ == "AMDGPUExecutionProvider" ? amd_vendor : device.vendor());
   }

@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, int64_t>> read_opsets(const OrtGraph* graph) 
   return opsets;
 }
 
-/// Maps onnxruntime's number of a type to Weft's type; -1 for types that Weft lacks.
+/// Maps onnxruntime's number of a type to Weft's type; -1 for the undefined type, number 0.
 constexpr int dtypes[] = {
     -1,       WEFT_F32,    WEFT_U8,     WEFT_I8,       WEFT_U16,        WEFT_I16,    WEFT_I32,
     WEFT_I64, WEFT_STRING, WEFT_BOOL,   WEFT_F16,      WEFT_F64,        WEFT_U32,    WEFT_U64,
@@ -86,10 +86,10 @@ Tensor copy_of(const OrtValue* value) {
   return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
 }
 
-/// Constants of at least this many bytes are mapped from their file; for smaller ones a mapping costs too much.
+/// Constants of at least this many bytes are mapped from their file; a mapping costs too much for smaller constants.
 constexpr size_t least_mapped = 65536;
 
-/// Returns type and sizes of a tensor; nothing if the value is no tensor or a size is unknown.
+/// Returns type and sizes of a tensor; nullopt if the value is no tensor or a size is unknown.
 std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
   const OrtTypeInfo* type = type_info(value);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;

@@ -43,16 +43,16 @@ struct StoredConstant {
 
 struct GraphView {
   const OrtGraph* handle = nullptr;
-  const OrtNode* parent = nullptr;   ///< the If, Loop or Scan that this is a body of
+  const OrtNode* parent = nullptr;   ///< the node that has this graph as a body; null for the main graph
   std::vector<NodeView> nodes = {};  ///< in topological order
   std::vector<std::string> inputs = {}, outputs = {};
-  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< every value that nodes read or write, by name
+  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< by name; those of nodes, inputs and outputs
   std::vector<std::pair<std::string, int64_t>> opsets = {};
 
   bool is_constant(const std::string& value) const;
   /// Returns the tensor of a constant initialiser; the pointer lives as long as the graph.
   const OrtValue* constant(const std::string& value) const;
-  /// Returns the file and offset of a large constant that onnxruntime has not loaded; nothing for other constants.
+  /// Returns the file and offset of a large constant that onnxruntime has not loaded; nullopt for other constants.
   std::optional<StoredConstant> stored_constant(const std::string& value) const;
 };
 
@@ -68,7 +68,7 @@ std::string name_of(const OrtValueInfo* value);
 const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null if the type is not known
 std::string op_of(const OrtNode* node);
 
-/// Returns the bodies of an If, Loop or Scan, each with the name of its attribute.
+/// Returns the graphs inside a node, such as the body of a Loop, each with the name of its attribute.
 std::vector<std::pair<std::string, const OrtGraph*>> bodies(const OrtNode* node);
 
 /// Returns the number of nodes of the graph, including the nodes of bodies.

@@ -14,8 +14,8 @@
 namespace weft::ort {
 
 /// Allocates the memory of a session on its device: packed weights, working memory and, on a GPU, inputs and outputs.
-/// It comes from the user's function, the GPU driver or operator new, and counts towards the session's limit. On the
-/// CPU, onnxruntime allocates inputs and outputs.
+/// The memory comes from the user's function, the GPU driver or operator new, and counts towards the session's limit.
+/// On the CPU, onnxruntime allocates inputs and outputs.
 class Memory {
  public:
   Memory(const Options& options, const Device& device);
@@ -44,7 +44,7 @@ class Memory {
 };
 
 /// A pool of GPU memory that reuses blocks. onnxruntime allocates inputs and outputs anew for each run, but a captured
-/// graph can be replayed only if their addresses are the same again.
+/// graph can be replayed only for inputs and outputs at the same addresses.
 class Pool {
  public:
   Pool(std::shared_ptr<Memory> memory, ArenaStrategy strategy) : memory_(std::move(memory)), strategy_(strategy) {}

@@ -309,7 +309,7 @@ void ModelWriter::add_ports(Message& graph, const std::vector<std::string>& valu
   for (const std::string& value : values) graph.message(field, value_info(graph_.values.at(value)));
 }
 
-/// Writes an f32 constant into the model if the model is to be quantised; returns true if it did.
+/// Writes an f32 constant into the model if the model is to be quantised. Returns false if it wrote nothing.
 bool ModelWriter::add_weight(Message& graph, const Constant& constant) const {
   if (!quantization_.is_wanted()) return false;
   Tensor tensor = constant.tensor();

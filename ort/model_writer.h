@@ -8,8 +8,8 @@
 #include "ort/message.h"
 #include "ort/quantize.h"
 
-/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model;
-/// compiling makes them constants, with the values of onnxruntime's tensors.
+/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model, which
+/// compiling makes constants; only the f32 weights of a model to quantise are in the model.
 namespace weft::ort {
 
 struct Constant {
@@ -50,7 +50,7 @@ class ModelWriter {
   std::string written_name(size_t node) const { return name_or_number(graph_.nodes[node], node); }
   /// Returns the reason why `value` cannot be an input or output of a program; "" if it can.
   std::string port_fault(const std::string& value, bool is_input) const;
-  bool is_condition(const std::string& value) const;  ///< a tensor of bool
+  bool is_condition(const std::string& value) const;  ///< true for a tensor of bool
   bool is_of_host(const std::string& value) const;    ///< true for strings and non-tensors, which cannot be on a GPU
   Boundary boundary(std::span<const size_t> part) const;
   /// Writes the nodes numbered `part`, which are in topological order, as a model.

@@ -21,7 +21,7 @@ class OnlineTuning {
   ~OnlineTuning();
 
   void begin();
-  /// Returns the tuned program; null until tuning has ended.
+  /// Returns the tuned program; null until tuning has succeeded.
   std::shared_ptr<const adapters::Served> result() const {
     std::lock_guard lock(mutex_);
     return tuned_;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-/// The options of a session: those of the MIGraphX and ROCm providers in both spellings, of AMD's plug-in, and Weft's
-/// own. options.def lists them.
+/// The options of a session: those of the MIGraphX and ROCm providers, of AMD's plug-in, and Weft's own. options.def
+/// lists them.
 namespace weft::ort {
 
 struct Device;

@@ -7,7 +7,7 @@ namespace weft::ort {
 
 std::vector<std::vector<size_t>> convex_parts(std::span<const std::vector<size_t>> reads,
                                               const std::vector<bool>& is_ours) {
-  // Our nodes get even levels, other nodes odd ones, so that the level also says the side.
+  // Our nodes get even levels, other nodes odd levels.
   std::vector<size_t> levels(reads.size());
   std::vector<std::vector<size_t>> parts;
   for (size_t i = 0; i < reads.size(); ++i) {

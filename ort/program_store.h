@@ -17,9 +17,8 @@ namespace weft::ort {
 
 class Log;
 
-/// Compiles each part of a graph once: the program that shows whether the part compiles is also the one that runs it.
-/// Programs are found by a hash of the model, in memory and in files. So a saved program of another model is never
-/// used.
+/// Compiles each part of a graph once: the program that shows whether the part compiles also runs it. Programs are
+/// found by a hash of the model, in memory and in files, so that a saved program of another model is not used.
 class ProgramStore {
  public:
   /// `is_saved`: programs will be saved, regardless of the options. `memory` allocates the memory of the session's

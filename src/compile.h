@@ -64,15 +64,15 @@ using deadline = std::optional<std::chrono::steady_clock::time_point>;
 /// All options of a compile: the options of every interface (compile/options.def) and options of the compiler itself.
 ///
 /// A device may also be a chip to compile for ("amd:gfx942"). For "ref:cpu" or "ref:amd:gfx942" the reference runs the
-/// program after that chip's passes, to check them. Several devices ("cpu,cpu") split products (passes/shard.h).
+/// program after that chip's passes, to check the passes. Several devices ("cpu,cpu") split products (passes/shard.h).
 struct CompileOptions {
 #define OPTION(kind, name, initial, ...) option::kind name = initial;
 #include "compile/options.def"
-  std::map<std::string, std::vector<double>> constant_numbers = {};  ///< constants as numbers, of the input's own type
-  /// Returns the inputs of the runs that tuning measures. Without this function, tuning makes inputs of random floats
-  /// and of ones for other types.
+  /// Constants as numbers, which are converted to the input's type.
+  std::map<std::string, std::vector<double>> constant_numbers = {};
+  /// Returns the inputs of the runs that tuning measures. If not set: default values, else random floats, else ones.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
-  /// GPUs: vendors' libraries may replace kernels if they measured faster. A program that calls one cannot be saved.
+  /// GPUs: vendors' libraries may replace slower kernels. A program that calls a library cannot be saved.
   bool vendor_libraries = true;
   VendorLibraries libraries = {};  ///< of this machine, found by compile and tune
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
@@ -86,7 +86,7 @@ struct CompileOptions {
 /// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, recognised
 /// by its first bytes). Throws E502 for a saved program with options of the stage `compiling`.
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// Compiles or loads the bytes of a file. Reads external data from `options.folder`; if empty, none is allowed.
+/// Compiles or loads the bytes of a file. Reads external data from `options.folder`; without a folder, refuses it.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {});
 /// Compiles a program that is in the IR already.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
@@ -97,14 +97,14 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
 CompileReport save(const Executable& executable, const std::filesystem::path& path,
                    std::span<const std::string> targets, const CompileOptions& options = {});
 
-/// Returns the program that a saved program was made of.
+/// Returns the program in the source of a saved program.
 std::unique_ptr<Program> read_source(const ProgramSource& source);
 
 /// A node of a model's main graph and whether a device runs it.
 struct NodeSupport {
   std::string node;  ///< "node 12 'cat_3' (Concat)"
   std::string op;    ///< "Concat", "com.microsoft:Gelu"
-  std::string why;   ///< why it does not run or was not checked; empty: it runs
+  std::string why;   ///< why the node does not run or was not checked; empty if the node runs
 };
 /// Returns for each node of a model whether the device of the options supports it, by the frontend, the passes and the
 /// rules of lowering; compiles no kernel. A node that reads an unsupported node is reported as not checked.

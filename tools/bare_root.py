@@ -41,7 +41,7 @@ def make_system(folder, suite, mirror):
     words = ["debootstrap", "--variant=minbase", "--include=ca-certificates,python3,python3-venv"]
     if suite in MIRRORS:
         words += ["--components=main,universe"]
-    # debootstrap has one script for all releases of Ubuntu
+    # "gutsy" is debootstrap's script for all releases of Ubuntu
     script = [] if (SCRIPTS / suite).exists() else [str(SCRIPTS / "gutsy")]
     subprocess.run([*words, suite, str(folder), mirror or MIRRORS.get(suite, "http://deb.debian.org/debian"), *script], check=True)
 

@@ -4,10 +4,10 @@
 writes no output.
 
 The usual build uses clang, and compiles many files together; this check compiles each file alone, so each file must
-include what it uses. It takes a fraction of the time of a build. Without --all it checks the files that the last
-commits or the working tree changed, and files that include changed headers, at most CHANGED of them. It also checks
-OTHERS other files, which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all
-the rest; `./x build gcc` compiles it. The tests of kernels are left out too, because they are written for clang.
+include what it uses. It takes a fraction of the time of a build. Without --all it checks at most CHANGED of the files
+that the last commits or the working tree changed, or that include a changed header. It also checks OTHERS other files,
+which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all the rest; `./x build
+gcc` compiles it. The tests of kernels are left out too, because they are written for clang.
 """
 import argparse
 import concurrent.futures

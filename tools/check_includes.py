@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes go one way: a folder includes only folders below it (src/README.md shows the tree)."""
+"""Checks that a folder includes only folders below it (src/README.md shows the tree), and that names of test modules differ."""
 import pathlib
 import re
 import sys
@@ -30,7 +30,7 @@ ALLOWED = {
     "src/compile": EVERYTHING,
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],
-    "api/serve": ["api", "weft"],  # over the C ABI alone
+    "api/serve": ["api", "weft"],  # uses only the C ABI
     "api/python": EVERYTHING + ["weft", "driver"],  # the package contains the command line too
     "driver": EVERYTHING + ["weft", "api"],
     "adapters": ["weft"],

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the site of the documents in build/docs/site; a part of `./x docs`, which builds weft and installs mkdocs first.
 
-The pages are the Markdown files of the tree, in the order of docs/README.md, and reference pages that are written here: from
-`--help`, from docstrings and from the public headers. A link that leads nowhere is an error, and so is a page without a place in that order.
+The pages are the Markdown files of the tree, in the order of docs/README.md, and reference pages that are written here: from outputs
+of `weft`, from docstrings and from the public headers. A link that leads nowhere is an error, and so is a page without a place in that order.
 """
 import inspect
 import json
@@ -58,7 +58,7 @@ def signature_of(thing):
 
 
 def documented(name, thing):
-    """Yields the signature and the docstring of a function or class, and of the class's public methods."""
+    """Yields the signature and the docstring of a function or class, and of the class's public methods and properties."""
     signature = ""
     if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, tuple)):
         try:
@@ -108,7 +108,7 @@ GENERATED = {"Command line: every option": command_line, "Python: every function
 
 
 def write_generated():
-    """Writes the reference pages; returns their places in the order of the site."""
+    """Writes the reference pages; returns their entries for the navigation of the site."""
     (SOURCE / "reference").mkdir(parents=True)
     places = []
     for title, write in GENERATED.items():

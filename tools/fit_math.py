@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fits the polynomials of src/kernels/math.h and prints them, lowest power first.
 
-Each fit minimises the largest weighted error |p(x) - g(x)| * w(x) on an interval (Remez exchange in 40 digits).
+Each fit minimises, for a function g and a weight w, the largest |p(x) - g(x)| * w(x) of a polynomial p on an interval
+(Remez exchange in 40 digits).
 Needs mpmath. Usage: tools/fit_math.py [name ...]
 """
 import sys
@@ -13,7 +14,7 @@ mp.dps = 40
 
 
 def remez(g, w, low, high, degree, rounds=8, grid=1200):
-    """Returns the coefficients of the best polynomial and its largest weighted error."""
+    """Returns the coefficients of the polynomial for g, and the largest error weighted by w."""
     count = degree + 2
     low, high = mpf(low), mpf(high)
     nodes = [(low + high) / 2 - (high - low) / 2 * cos(pi * i / (count - 1)) for i in range(count)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each chip and writes them into a pack (kernel_build/kernel_pack.h).
-// tools/pack.py makes the models and calls it.
+// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each chip and writes them into a pack
+// (kernel_build/kernel_pack.h). tools/pack.py makes the models and calls this program.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
@@ -65,7 +65,7 @@ struct Words {
 
 void make_pack(const Words& words) {
   std::vector<PackEntry> pack;
-  // Chips of one level, such as x86-64-v3, share a frame, because their kernels are much alike and compress well together.
+  // Chips of one level, such as x86-64-v3, share a frame, because their kernels are alike and compress well together.
   std::map<std::string, uint32_t> frames;
   for (const std::string& chip : words.chips) {
     Sources sources(chip);

@@ -3,7 +3,7 @@
 """pack.py FILE [--chips all|host] [--models FOLDER]: makes the pack of compiled kernels that Weft ships with (kernel_build/kernel_pack.h).
 
 The kernels are those of the bench models, with random weights, and of small networks that contain the usual layers of
-convolutional networks and transformers. Kernels do not depend on sizes, so one layer covers all layers of its kind.
+convolutional networks and transformers. Most kernels do not depend on sizes, so few layers cover all layers of a kind.
 WEFT_BUILD names another build than build/release.
 """
 
@@ -122,7 +122,7 @@ def residual_blocks(net, x, width, activation, bias):
 
 
 def convolutions(activation, bias, folder):
-    """Writes a model with the usual kinds of convolutions, each with the activation, with and without a residual."""
+    """Writes a model with the usual kinds of convolutions, most with the activation and some with a residual."""
     net = Network()
     x = net.input("image", ["batch" if bias else 1, 3, 112, 112])
     for kernel in (3, 7):

@@ -4,19 +4,19 @@
 //
 // A case is a folder with model.onnx and input_N.pb, as in ONNX's test data; `other/input_N.pb` are inputs of other
 // sizes for the same program. A file `random` marks a case with random operators, for which the values are not
-// compared. Prints a line for each case: its name, then `right`, or `wrong` or `refused` and the reason.
+// compared. Prints a line for each case: its name, then `right` and counts, or `wrong` or `refused` and the reason.
 //
 // The allowed error is measured. Ref runs the program that the passes make for the device, with its open sizes, several
 // times. Each run rounds every value that the device may keep in 16 bits: to the nearest, all towards zero, all away
 // from zero, or at random. The differences between these runs and the exact run show how rounding affects this program.
-// The allowed error of a float element is `max_times` the largest difference among elements of about its size; that of
-// an integer is the largest difference.
+// The allowed error of a float element is `max_times` the largest difference among elements of about its size, plus the
+// error of f32 arithmetic; that of an integer is the largest difference.
 //
-// Where rounding changes some elements by more than a quarter of the largest element (values of quantisation steps, for
-// example), such elements are counted. An answer may have `max_times` as many of them as the run with the most. If more
-// than a quarter of all elements change so much, or rounding decides the number of elements, every answer passes and
-// the result counts as `unknown`. `widest` is the largest allowed error of an element, relative to the largest element
-// of its tensor.
+// Where that would allow more than a quarter of the largest element (for quantisation steps, for example), the elements
+// with large differences are counted. An answer may have `max_times` as many of them as any of the runs. If that would
+// allow more than a quarter of all elements, or rounding decides the number of elements, every answer passes and the
+// result counts as `unknown`. `widest` is the largest allowed error of an element, relative to the largest element of
+// its tensor.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -68,7 +68,7 @@ Tensors read_inputs(const fs::path& folder, const std::vector<onnx::ValueInfo>& 
 
 enum class Way { nearest, towards_zero, away, random };
 
-/// Rounds the values that a device stores in 16 bits, as hooks of the reference interpreter.
+/// Hooks of the reference interpreter that round the values that a device stores in 16 bits.
 class Rounding {
  public:
   Rounding(Way way, DType storage, unsigned seed) : way_(way), storage_(storage), numbers_(seed) {}
@@ -129,8 +129,8 @@ class Rounding {
     x = make_wide(x.dtype, x.dims, std::move(values));
   }
 
-  /// Leaves numbers beyond the type's range unrounded, because a kernel keeps such a number in f32 if it is known while
-  /// compiling.
+  /// Rounds v to the type. Returns v if it is beyond the type's range, because a kernel keeps such a number in f32 if
+  /// it is known while compiling.
   double rounded(DType type, double v) {
     int least = type == DType::f16 ? -14 : -126;
     double largest = type == DType::f16 ? 65504 : 0x1.fep127;
@@ -340,7 +340,7 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
 /// True if a change is so large compared with the largest element that any answer would pass.
 bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
 
-/// Returns the factor for the measured changes. It is 1 for integers, so integers that rounding keeps must be equal.
+/// Returns the factor for the measured changes of elements: `max_times` for floats, 1 for other types.
 double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }
 
 double f32_error(const Judged& j, double largest) {
@@ -365,7 +365,7 @@ size_t count_beyond(const Tensor& from, const Tensor& to, double apart) {
   return count;
 }
 
-/// At most `most` elements may have an error above `apart`.
+/// The allowed jumps: at most `most` elements may have an error above `apart`.
 struct Jumps {
   double apart;
   double most;

@@ -249,7 +249,7 @@ def cpu_batches(rows, page):
 
 
 def before(rows, page):
-    """Makes a table of ratios to an older build of Weft, in one run."""
+    """Makes a table of time ratios to an older build of Weft, measured in the same run."""
     rows = cpu_rows(rows, peers=["weft_before"])
     rows = sorted(best(rows, lambda row: (row["machine"], *by_case(row))).values(), key=order)
     if not rows:
@@ -364,7 +364,7 @@ def zoo_bf16(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """Returns a table for each machine and each list of networks of `FRESH`: the first and the newest measurement of each."""
+    """Returns a table for each machine and each list of drawn networks: the first and the newest measurement of each network."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
@@ -451,7 +451,7 @@ def torch_rows(rows, what, is_gpu):
 
 
 def torch_peer(row, unit="ms"):
-    """Returns the fastest mode of inductor: its time and name."""
+    """Returns the time and the name of inductor's fastest mode."""
     return min((peer[unit], name) for name, peer in row["peers"].items() if name.startswith("inductor"))
 
 

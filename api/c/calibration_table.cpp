@@ -21,8 +21,8 @@ using Ranges = std::map<std::string, Range>;
   refuse("E203", cat("calibration table '", path, "': ", what));
 }
 
-/// Appends the numbers in `value` to `numbers`. `value` is a number, a list, a wrapped numpy array ("data") or an
-/// object with the ends of a range, such as "lowest" and "highest"; lists and objects may be nested.
+/// Appends the numbers in `value` to `numbers`. `value` is a number, a list or an object; both may be nested. An object
+/// is a wrapped numpy array ("data") or has the ends of a range, such as "lowest" and "highest".
 void collect(const Json& value, std::vector<double>& numbers) {
   if (value.is_number()) numbers.push_back(value.get<double>());
   if (value.is_array())
@@ -48,8 +48,8 @@ Ranges read_json(const std::string& path, std::string_view text) {
   return ranges;
 }
 
-/// Parses lines of "name: hexadecimal bits of the f32 scale"; names may contain colons. Skips other lines, such as the
-/// first one with the version ("TRT-8501-...").
+/// Parses lines of "name: hexadecimal bits of the f32 scale"; names may contain colons. Skips lines without ": " and
+/// the version ("TRT-8501-...").
 Ranges read_text(const std::string& path, std::string_view text) {
   Ranges ranges;
   for (std::string_view rest = text; !rest.empty();) {

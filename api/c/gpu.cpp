@@ -29,7 +29,7 @@ std::shared_ptr<gpu::Device> open(const char* name) {
   return device;
 }
 
-/// Returns this thread's stream on the device. Copies use it if the caller gives no stream.
+/// Returns this thread's stream on the device, for copies to which the caller gives no stream.
 const gpu::Stream& own_stream(const std::shared_ptr<gpu::Device>& device) {
   thread_local std::map<std::string, gpu::Stream> streams;
   auto known = streams.find(device->name());

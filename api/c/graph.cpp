@@ -62,8 +62,8 @@ void give_graph(weft_graph** out, Imported imported) {
   *out = made.release();
 }
 
-/// Returns the graph's program, to which instructions can be appended. Throws for a model with static inputs, because
-/// such a model is read again for each set of their values.
+/// Returns the graph's program for appending instructions. Throws E502 for a model with static inputs, because that
+/// model is read again for each set of values of these inputs.
 Program& open_program(const weft_graph* graph) {
   Program& program = program_of(graph);
   if (graph->model)
@@ -72,7 +72,7 @@ Program& open_program(const weft_graph* graph) {
   return program;
 }
 
-/// Fills `out`; the pointers in it stay valid until the graph's ports change.
+/// Fills `out`. The pointers in `out` stay valid until the graph's ports change.
 void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out,
                std::span<const StaticInput> statics = {}) {
   auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };
@@ -242,7 +242,7 @@ weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* o
   return guarded([&] {
     required(program, "program");
     program_of(graph);
-    CompileOptions asked = to_compile_options(options);  // read first, because the graph is moved below
+    CompileOptions asked = to_compile_options(options);  // may throw, so it comes before the graph is moved
     graph->instructions.clear();
     graph->results.clear();
     *program = new weft_program(compile({std::move(graph->program), std::move(graph->model)}, asked));

@@ -53,11 +53,11 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
-  std::shared_ptr<weft::StaticModel> model;      // set if inputs are static; `program` then assumes likely values
+  std::shared_ptr<weft::StaticModel> model;      // set if some inputs are static; `program` assumes values for them
   std::vector<weft::Instruction*> instructions;  // index: weft_value::instruction
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
-  /// The data that weft_port points to.
+  /// Ports, and the strings and sizes to which their weft_port points.
   struct Ports {
     std::vector<weft::Port> ports = {};
     std::vector<weft::PortText> shown = {};
@@ -72,7 +72,7 @@ weft_status* status_of(const Error& error);
 weft_status* status_of_current_exception();
 [[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
 
-/// Runs `body` and turns an exception into a status; every function of weft.h that can fail uses it.
+/// Runs `body`. Returns the status for an exception that `body` throws, else null.
 template <class Body>
 weft_status* guarded(const Body& body) noexcept {
   try {
@@ -83,7 +83,7 @@ weft_status* guarded(const Body& body) noexcept {
   }
 }
 
-/// Returns the bytes of a model, copied unless the caller lends them.
+/// Returns the bytes of a model, copied unless `options.borrow` is set.
 Bytes given_bytes(const void* data, size_t size, const CompileOptions& options);
 
 /// Returns the object that `pointer` points to; throws E210 if it is NULL.
@@ -93,7 +93,7 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// Returns the struct_size of the caller's struct; throws E210 if it cannot be a size.
+/// Returns the struct_size of the caller's struct; throws E210 if it is below sizeof(size_t) or above 64 KiB.
 template <class T>
 size_t given_size(const T& given) {
   if (given.struct_size < sizeof(size_t) || given.struct_size > 64 * 1024)
@@ -125,7 +125,7 @@ void fill(T* out, T filled) {
   std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
 }
 
-/// Returns the time in `seconds` from now; throws E210 unless `seconds` is finite and at least 0.
+/// Returns the time point that is `seconds` after now; throws E210 unless `seconds` is finite and at least 0.
 std::chrono::steady_clock::time_point deadline_after(double seconds);
 
 /// Returns the bytes of the string as a tensor u8[size].

@@ -10,8 +10,7 @@
 /// Parses options from text, for the command line and for interfaces that pass options as text.
 namespace weft {
 
-/// Parses sizes of inputs in any of the forms below, which other tools use too. `..` gives a range; `?` keeps the size
-/// of the model:
+/// Parses sizes of inputs in any of the forms below. `..` gives a range; `?` keeps the size of the model:
 ///
 ///     x=1,3,224,224      x=1..8,3,224,224      x=1..8:4,3,224,224 (min..max:usual)      x=?,128
 ///     x:1x3x224x224,mask:1x128
@@ -30,8 +29,8 @@ DonationRequest parse_donation(std::string_view text);
 Precision parse_precision(std::string_view text);
 std::string_view name(Precision precision);
 
-/// Parses a number of bytes: "4GiB", "512 MB", "64k", "1048576". The units k, K, M, G and KiB to TiB are powers of 1024;
-/// kB, KB, MB, GB and TB are powers of 1000. `what` names the option in the error. Throws E203.
+/// Parses a number of bytes: "4GiB", "512 MB", "64k", "1048576". The units k, K, M, G and KiB to TiB are powers of
+/// 1024; kB, KB, MB, GB and TB are powers of 1000. `what` names the option in the error. Throws E203.
 int64_t parse_bytes(std::string_view text, std::string_view what);
 
 /// Parses a whole number; `what` names the option in the error. Throws E203.

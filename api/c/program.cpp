@@ -29,7 +29,7 @@ PortText describe_port(const Port& port) {
 
 std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics) {
   std::vector<PortText> shown;
-  shown.reserve(ports.size());  // no reallocation: the dims point into these elements
+  shown.reserve(ports.size());
   for (const Port& port : ports) shown.push_back(describe_port(port));
   for (const StaticInput& input : statics) shown[input.input].is_static = true;
   return shown;
@@ -98,7 +98,7 @@ CustomOperator to_operator(const weft_operator& given) {
 
 namespace {
 
-// One function for each kind of option: converts the member of the C struct and assigns it to `to`.
+// One function for each kind of option in compile/options.def. It converts the member of the C struct to `to`.
 
 template <class From, class To>
 void take_text(From given, const char*, To& to) {
@@ -164,7 +164,7 @@ void take_executor(const weft_compile_options& c, HostExecutor& to) {
   if (c.executor) to = to_executor(*c.executor);
 }
 
-/// Reads the array of operators. Its stride is the size of the caller's version of weft_operator.
+/// Converts the array of operators; its stride is the size of the caller's version of weft_operator.
 void take_operators(const weft_compile_options& c, option::operators& to) {
   if (c.operator_count > 0) required(c.operators, "operators");
   for (size_t i = 0; i < c.operator_count; ++i) {

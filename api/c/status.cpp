@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// The status for a failed allocation, which must not allocate.
+// The status for a failed allocation. It exists from the start, because making a status allocates.
 weft_status out_of_memory{{.kind = ErrorKind::resource, .code = "E400", .what = "out of memory"},
                           "error[E400]: out of memory"};
 

@@ -54,7 +54,7 @@ std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
   return copy;
 }
 
-/// Checks type and sizes; returns a tensor without data.
+/// Checks the type (no strings) and the sizes; returns a tensor without data.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank) {
   if (!is_type(type)) usage_error("E210", cat("element type ", static_cast<int>(type), " is unknown"));
   if (type == WEFT_STRING)
@@ -66,8 +66,8 @@ size_t bytes_of(const Tensor& tensor) {
   return static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
 }
 
-/// Checks the type and the sizes, that `bytes` is their size in memory, and that the data pointer is set; returns a
-/// tensor without data.
+/// Checks the type and the sizes. Checks that the tensor takes `bytes` bytes, and that `data` is not NULL unless
+/// `bytes` is 0. Returns a tensor without data.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
   Tensor tensor = checked_tensor(type, dims, rank);
   size_t wanted = bytes_of(tensor);

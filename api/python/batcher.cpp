@@ -20,8 +20,8 @@ namespace {
 
 using Given = std::vector<std::optional<Tensor>>;
 
-/// Unused tensors over memory of Python objects. A thread without the interpreter's lock (GIL) adds them; a thread that
-/// holds the lock frees them.
+/// Tensors over memory of Python objects that wait to be freed. Any thread may add tensors; a thread that holds the
+/// interpreter's lock (GIL) frees them.
 class Leftovers {
  public:
   void add(Tensor tensor) {
@@ -39,8 +39,8 @@ class Leftovers {
   std::vector<Tensor> tensors_;
 };
 
-/// Returns a new tensor over the same memory. Threads without the interpreter's lock may free the new tensor. Strings
-/// and containers are returned unchanged.
+/// Returns a new tensor over the same memory, which threads without the interpreter's lock may free. Returns strings
+/// and containers unchanged.
 Tensor lent(const Tensor& tensor, const std::shared_ptr<Leftovers>& leftovers) {
   bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
   if (!has_bytes) return tensor;
@@ -66,8 +66,8 @@ std::optional<serve::Clock::time_point> point_after(double seconds) {
   return serve::Clock::now() + std::chrono::duration_cast<serve::Clock::duration>(time);
 }
 
-/// A Batcher with a queue of answers. Its file descriptor is readable while answers wait, so that an event loop wakes
-/// once for all answers of a run. No thread of the batcher ever waits for the interpreter's lock.
+/// A Batcher with a queue of answers. Its file descriptor is readable while answers wait, so that an event loop can
+/// watch it.
 class Queue {
  public:
   Queue(const std::vector<nb::object>& models, int64_t max_rows, double delay, size_t max_waiting)
@@ -167,8 +167,8 @@ class Queue {
     return inputs;
   }
 
-  /// Converts outputs to arrays over the same memory. This is safe because the parts of a joint run do not overlap. On
-  /// `ref`, an output may share the memory of an input, so shared memory is copied.
+  /// Converts outputs to arrays over the same memory: requests of a joint run get parts of its outputs that do not
+  /// overlap. On `ref`, an output may share the memory of an input, so shared memory is copied there.
   nb::list arrays_of(const std::vector<Tensor>& outputs) const {
     nb::list list;
     for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));

@@ -56,7 +56,7 @@ constexpr TypeRow type_rows[] = {
     {WEFT_C128, nb::dlpack::dtype_code::Complex, 128},
 };
 
-/// Returns Weft's type for a DLPack type. A type below a byte may have several lanes, if they fill one byte.
+/// Returns Weft's type for a DLPack type. A type of less than 8 bits may have several lanes, if they fill one byte.
 weft_dtype from_dlpack(nb::dlpack::dtype type) {
   for (const TypeRow& row : type_rows) {
     bool is_same = static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits;
@@ -86,7 +86,8 @@ weft_dtype type_named(const std::string& name) {
   throw weft::Error(WEFT_USAGE, "E310", "there is no element type '" + name + "'");
 }
 
-/// Returns a tensor over an array's memory. It keeps the array alive, because an output may be a view of an input.
+/// Returns a tensor over an array's memory. The tensor keeps the array alive, because an output may be a view of an
+/// input.
 weft::Tensor tensor_over(InputArray array, weft_dtype type, const std::vector<int64_t>& dims) {
   size_t bytes = array.nbytes();
   if (weft_dtype_bits(type) < 8) {  // nbytes counts a whole byte for each element
@@ -142,8 +143,8 @@ nb::object strings_of(const weft::Tensor& tensor) {
   return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
-/// Returns an array over the tensor's memory. If something else uses that memory too, returns a copy (unless `is_own`),
-/// because the caller may write to the array.
+/// Returns an array over the tensor's memory. The caller may write to the array, so memory that may be shared is
+/// copied, unless `is_own` says that it belongs to this tensor alone.
 template <class Framework>
 nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type, bool is_own) {
   bool copies = !is_own && weft_tensor_is_shared(tensor.get());
@@ -236,7 +237,7 @@ class Model {
   const weft::Program& program() const { return program_; }
 
   /// Runs the model and returns its outputs. out[i], if given, is the array that output i is written to; then only the
-  /// sizes of output i are returned. `out` may be empty. is_bits[i]: out[i] holds integers of the element's width.
+  /// sizes of output i are returned. `out` may be empty. is_bits[i]: out[i] holds the elements' bits as integers.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
                               const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
                               const std::string& framework, double deadline) {
@@ -328,7 +329,7 @@ class Model {
 
 using Progress = std::function<void(std::string, size_t, size_t)>;
 
-/// The C++ type to which each kind of option is converted from Python.
+/// For each kind of option, the C++ type that its Python value is converted to.
 namespace option {
 using text = std::string;
 using path = std::string;
@@ -384,7 +385,7 @@ struct Options {
 
   weft::CompileOptions get() const {
     weft::CompileOptions o;
-#define no_cache use_cache  // weft::CompileOptions has use_cache, its opposite
+#define no_cache use_cache  // the C option no_cache is called use_cache in weft::CompileOptions
 #define OPTION(kind, name, initial, api, ...) give(name, o.api);
 #include "compile/options.def"
 #undef no_cache
@@ -407,8 +408,8 @@ Model* make_model(const Options& options, const Compile& compile) {
 
 // --- quantisation ------------------------------------------------------------------------------------------------
 
-/// The options of weft.quantize and its Python callbacks. No callback raises: api/python/weft/_quantize.py stores the
-/// exception and raises it after the run.
+/// The options of weft.quantize and its Python callbacks. `item` and `metric` do not raise: _quantize.py stores their
+/// exceptions and raises them after the run.
 struct Quantization {
   /// A function that gets an index and returns the result of weft_quantize_options.item and the input tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;

@@ -10,9 +10,9 @@
 /// Functions that the source files of the Python module share.
 namespace weft::python {
 
-/// Makes an instance of the class of weft._errors that belongs to the error's kind.
+/// Makes a Python exception; the error's kind chooses its class in weft/_errors.py.
 nanobind::object exception_of(const weft::Error& error);
-/// Converts a result to a numpy array, or to a tuple for a value that numpy cannot hold; weft/__init__.py reads it.
+/// Converts a result to a numpy array, or, if numpy cannot hold it, to a tuple for `_result` in weft/__init__.py.
 nanobind::object array_of(const weft::Tensor& tensor, bool is_own = false);
 weft::Program program_of(nanobind::handle model);
 

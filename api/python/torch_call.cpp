@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program on tensors of torch: everything that a call does between torch.compile and weft_run.
+// Runs a program on tensors of torch, for weft/torch.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -22,7 +22,6 @@ struct ExchangeTable {
   void* stream;
 };
 
-/// Address, sizes and contiguity of a tensor.
 struct Look {
   const void* data = nullptr;
   std::vector<int64_t> sizes = {};
@@ -149,7 +148,7 @@ class TorchCall {
   };
   int64_t version_of(nb::handle tensor) const { return nb::cast<int64_t>(tensor.attr(version_)); }
 
-  /// Returns a DLPack view of a tensor by torch's table of functions; nothing if this torch has no such table.
+  /// Returns a DLPack view of a tensor by torch's table of functions; nullopt if this torch has no such table.
   std::optional<nb::dlpack::dltensor> borrowed(nb::handle given) const {
     if (!PyType_IsSubtype(Py_TYPE(given.ptr()), reinterpret_cast<PyTypeObject*>(type_.ptr())))
       throw nb::type_error("a call of torch.compile returns a value that is not a tensor");

@@ -12,7 +12,7 @@ namespace {
 
 BatchRule refuse(std::string reason) { return {.reason = std::move(reason)}; }
 
-/// True if a symbolic size is a single name, not an expression.
+/// True if the size is a single symbol, not a number or an expression.
 bool is_name(const weft_dim& dim) {
   return dim.value < 0 && std::string_view(dim.text).find_first_of(" +-*/(),") == std::string_view::npos;
 }
@@ -103,7 +103,7 @@ class Examples {
  public:
   Examples(const std::vector<Port>& inputs, const BatchRule& rule) : inputs_(inputs), rule_(rule) {}
 
-  /// Makes inputs with `rows` rows, `length` along padded axes and, as far as bounds allow, `size` along other axes.
+  /// Makes inputs with `rows` rows, `length` along padded axes and `size` along other open axes, clamped to the bounds.
   Inputs make(int64_t rows, int64_t size, int64_t length) {
     Inputs request;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -179,8 +179,8 @@ double number_at(const Tensor& tensor, size_t i) {
   return value;
 }
 
-/// True if the tensors are equal up to rounding. For another number of rows, another kernel may run and add in another
-/// order.
+/// True if the tensors are equal up to rounding: a run with more rows may use another kernel, with another order of
+/// additions.
 bool are_close(const Tensor& a, const Tensor& b) {
   if (!std::ranges::equal(a.dims(), b.dims())) return false;
   bool is_narrow = a.dtype() == WEFT_F16 || a.dtype() == WEFT_BF16;

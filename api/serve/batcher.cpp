@@ -32,7 +32,7 @@ uint64_t nanoseconds(Clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
-/// Returns the latest deadline of a batch; nothing if one request has none.
+/// Returns the latest deadline of a batch; nullopt if a request has no deadline.
 template <class Batch>
 std::optional<Clock::time_point> last_deadline(const Batch& batch) {
   Clock::time_point last = Clock::time_point::min();
@@ -70,7 +70,7 @@ Batcher::~Batcher() {
   for (const Shared& request : left) answer(request, {}, cancelled());
 }
 
-/// Checks the sizes before requests are joined, so that a wrong request cannot make a joint run fail.
+/// Checks the sizes of a request before it is joined with others, so that wrong sizes do not make a joint run fail.
 void Batcher::check_fit(const Inputs& inputs) const {
   std::vector<const weft_tensor*> given;
   for (const Tensor& input : inputs) given.push_back(input.get());

@@ -22,17 +22,16 @@
 ///     uint64_t id = batcher.submit(inputs, {}, [](auto id, auto outputs, auto failure) { ... });
 ///     batcher.cancel(id);
 ///
-/// Each program has a thread, which takes the oldest request and all waiting requests that may share its run. It waits
-/// for further requests until the delay is over, or until as many requests are open as have lately been open at the same
-/// time. So a single client never waits.
+/// Each program has a thread, which takes the oldest request and the waiting requests that may share its run. If fewer
+/// requests are open than before (`usual_`), the thread waits for further requests, at most until the delay is over.
 namespace weft::serve {
 
 using Clock = std::chrono::steady_clock;
 
 struct BatchOptions {
-  int64_t max_rows = 64;  ///< rows of a joint run; a single request may have more
+  int64_t max_rows = 64;  ///< most rows of a joint run; a single request may have more
   std::chrono::nanoseconds delay = std::chrono::milliseconds(2);  ///< how long the oldest request waits for others
-  size_t max_waiting = 256;                                       ///< requests in the queue; more are refused with E407
+  size_t max_waiting = 256;  ///< most requests in the queue; more are refused with E407
 };
 
 /// The number of runs with a certain number of rows, and their total time.
@@ -40,12 +39,12 @@ struct Runs {
   uint64_t count = 0, ns = 0;
 };
 
-/// Counts since the start; `queue_ns` and `run_ns` are sums over requests.
+/// Counts since the start; `waiting` and `running` are present numbers. `queue_ns` and `run_ns` are sums over requests.
 struct BatchStats {
   uint64_t answered = 0, failed = 0, cancelled = 0, expired = 0, refused = 0;
   uint64_t queue_ns = 0, run_ns = 0;
   size_t waiting = 0, running = 0;
-  std::map<int64_t, Runs> runs_by_rows = {};  ///< key: rows of a run; 1 for a program without rows
+  std::map<int64_t, Runs> runs_by_rows = {};  ///< key: rows of a run; 1 if requests are not joined
 };
 
 class Batcher {
@@ -58,8 +57,8 @@ class Batcher {
   ~Batcher();
   Batcher(const Batcher&) = delete;
 
-  /// Queues a request; its tensors must own their memory. Throws E310 to E312 for inputs that do not fit, E407 if the
-  /// queue is full, E404 after `close`.
+  /// Queues a request; its tensors must own their memory. Throws the errors of weft_output_sizes for inputs that do not
+  /// fit, E407 if the queue is full, E404 after `close`.
   uint64_t submit(Inputs inputs, std::optional<Clock::time_point> deadline, Done done);
   /// Fails a waiting request with E404 at once, a running one at the end of its run. A run ends early if all of its
   /// requests are cancelled. Does nothing for a finished request.
@@ -95,7 +94,7 @@ class Batcher {
   std::deque<Shared> queue_;
   std::map<uint64_t, Shared> open_;  ///< accepted and not answered
   uint64_t next_id_ = 1;
-  size_t usual_ = 1;  ///< how many requests have lately been open at the same time
+  size_t usual_ = 1;  ///< the greatest number of open requests; above 7, it falls by an eighth for each batch
   bool is_closed_ = false;
   std::atomic<bool> is_ending_ = false;
   BatchStats stats_;

@@ -53,7 +53,7 @@ Filled allocate(weft_dtype type, const Dims& dims) {
   return {Tensor(tensor), data};
 }
 
-/// Returns a tensor over the `bytes` bytes at `data`, which are part of `whole`; it keeps the memory of `whole` alive.
+/// Returns a tensor over the `bytes` bytes at `data`, which are part of `whole`. The tensor keeps `whole` alive.
 Tensor share(const Tensor& whole, const std::byte* data, size_t bytes, const Dims& dims) {
   auto owner = std::make_unique<Tensor>(whole);
   auto release = [](void* user) { delete static_cast<Tensor*>(user); };
@@ -74,7 +74,7 @@ using Memory = Joiner::Memory;
 /// be a view of an input.
 void make_room(const Program& program, size_t bytes, Memory& memory) {
   bool is_free = memory.tensor && memory.tensor.use_count() == 1 && memory.tensor->bytes().size() >= bytes;
-  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // later writes follow all reads
+  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // writes come after reads of earlier users
   memory = {};
   void* data = nullptr;
   memory.tensor = std::make_shared<Tensor>(program.tensor(WEFT_U8, std::array{static_cast<int64_t>(bytes)}, &data));

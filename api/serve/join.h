@@ -26,19 +26,19 @@ struct BatchRule {
   bool joins = false;       ///< rows of several requests go into one run
   std::string reason = {};  ///< why rows are not joined, or sequences not padded; else ""
   int64_t max_rows = 0;     ///< the most rows that the program accepts
-  std::string length = {};  ///< the symbol of the padded size; "": no padding, other sizes run apart
-  std::vector<Axis> inputs = {}, outputs = {};  ///< the axes that have this length
+  std::string length = {};  ///< the symbol of the padded size; "": no padding, different sizes do not share a run
+  std::vector<Axis> inputs = {}, outputs = {};  ///< the axes that have the size `length`
 };
 
 /// The inputs of a request; an input that is left out is a Tensor without memory.
 using Inputs = std::vector<Tensor>;
 
-/// Returns the number of rows of a request that `rule` allows to join.
+/// Returns the number of rows of a request: the first size of its first input with memory.
 int64_t rows_of(const Inputs& request);
 /// Returns the length of the request's sequences; 0 if `rule` pads nothing.
 int64_t length_of(const BatchRule& rule, const Inputs& request);
-/// True if two requests of the rule's program can share a run. Their lengths may differ by a factor of two at most, so
-/// that padding never costs more than the work itself.
+/// True if two requests of the rule's program can share a run. Their lengths may differ by a factor of two at most,
+/// because padding costs time.
 bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 
 /// Concatenates the rows of requests in memory that the program's device reads fastest. Memory is reused once no tensor
@@ -47,7 +47,7 @@ class Joiner {
  public:
   /// Memory that tensors share. `data` is its address; null before the first use.
   struct Memory {
-    std::shared_ptr<Tensor> tensor = {};  // u8[size]
+    std::shared_ptr<Tensor> tensor = {};  // u8, its size in bytes
     std::byte* data = nullptr;
   };
 

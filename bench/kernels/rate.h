@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Helpers of the kernel benchmarks: the FMA rate that this core reaches at this moment, and the best rate of several
-/// rounds. Each round first measures the FMA rate again, and the best of these is kept too; times are CPU seconds.
+/// rounds. Each round first measures the FMA rate again, and the best FMA rate is kept too. Times are CPU seconds.
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>

@@ -4,8 +4,8 @@
   python bench/models/check.py [NAME ...]
 
 At every size of `NAME.json`: the outputs are finite, no output is constant, and the first member of a batch differs
-from every other member. At the first sizes, and at the smallest sizes that are all above 1: every output changes when
-any one input changes.
+from every other member. At the first sizes, and at the smallest sizes without a 1: every output changes when any one
+input changes.
 A random network could be almost constant; a wrong kernel would then go unnoticed. Needs numpy, onnx and onnxruntime.
 """
 
@@ -68,8 +68,8 @@ def check_outputs(engine, outputs):
 
 
 def check_moves(engine, name, feeds, outputs):
-    """Returns the pairs (output, input) in which the output ignores the input, and the smallest change of any
-    output."""
+    """Returns a sentence for each output that ignores an input, and the smallest change of any output. Skips empty
+    inputs."""
     wrong, least = [], np.inf
     for key in feeds:
         if feeds[key].size == 0:

@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 SMALL = 1024  # bytes up to which a weight stays in the graph
 SEED = 1
 
-# TOKENS: the vocabulary of models with token ids as inputs. CASES: the sizes at which a model is measured.
+# TOKENS: the vocabulary of models with token ids as inputs. CASES: the sizes at which a model is checked.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
 COUNTED = 2  # number of the first cases of a model that are timed and have `gflop` recorded
@@ -76,8 +76,8 @@ CASES = {
 
 def enliven(module):
     """Adds noise to constant weights, because constant weights hide mistakes (a forgotten bias of zero, a swapped
-    axis). The scale factors of batch normalisation stay 1: they are folded into convolutions, whose weights must remain
-    multiples of the values that fill.py draws."""
+    axis). The scale factors of batch normalisation stay constant: they are folded into convolutions, whose weights must
+    remain multiples of the values that fill.py draws."""
     with torch.no_grad():
         for name, weight in module.named_parameters():
             factor = isinstance(module.get_submodule(name.rpartition(".")[0]), torch.nn.BatchNorm2d) and name.endswith(
@@ -283,8 +283,8 @@ def export_network(name):
 
 
 def quantize(name, source):
-    """Quantises the model `source` to 8 bits, with QuantizeLinear and DequantizeLinear around each operator. The recipe
-    derives weights and biases from those of `source`; the calibrated scales stay in the graph."""
+    """Quantises the model `source` to 8 bits, with QuantizeLinear and DequantizeLinear. The recipe derives weights and
+    biases from those of `source`; the calibrated scales stay in the graph."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

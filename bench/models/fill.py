@@ -16,7 +16,7 @@ function of splitmix64.
   constant c             c everywhere
   count [first, step]    first + k * step
   prefix share           1 in the first part of the last axis (rounded up), then 0: an attention mask
-  quantized {model, weight, scale}   rint(weight of the other model / scale), one scale or one for each index of axis 0
+  quantized {model, weight, scale}   rint(weight of the other model / scale), clipped; one scale, or one per index of axis 0
 Floating-point factors are rounded to f32 first; then one f32 product and one f32 sum, each rounded.
 """
 

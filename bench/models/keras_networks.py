@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow. Writes networks of keras.applications with random weights as SavedModels
-with an open batch, and as .tflite files for one picture, in f32 and in int8.  keras_networks.py FOLDER NAME..."""
+"""keras_networks.py FOLDER NAME...: writes networks of keras.applications with random weights as SavedModels with an open
+batch, and as .tflite files for one picture, in f32 and in int8. Needs a Python with TensorFlow."""
 import os
 import sys
 from pathlib import Path

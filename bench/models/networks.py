@@ -51,7 +51,7 @@ class Network:
     inputs: dict[str, torch.Tensor]
     outputs: list[str]
     free: dict[str, dict[int, str]]  # input -> axis -> the symbol of its size
-    multiple_of: dict[str, int] = field(default_factory=dict)  # symbol -> a number that must divide it
+    multiple_of: dict[str, int] = field(default_factory=dict)  # symbol -> a number that must divide its value
     calibrate: bool = False  # batch normalisation takes its statistics from a first batch
 
 
@@ -254,7 +254,7 @@ def gpt2_prefill():
 
 
 class Gpt2Decode(nn.Module):
-    """One new token after `past` earlier ones, whose keys and values come in as [layer, batch, head, past, 64]."""
+    """A step of GPT-2 for one new token. The inputs past_k and past_v are [layer, batch, head, past, 64]."""
 
     def __init__(self, model):
         super().__init__()

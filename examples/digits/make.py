@@ -21,13 +21,13 @@ from torch import nn
 
 HERE = Path(__file__).parent
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-ENLARGE = 8  # the sample pictures are 8 times larger; every eighth pixel of them gives the original picture
+ENLARGE = 8  # factor of the sample pictures' height and width; every eighth pixel gives the original picture
 PIXEL_SCALE = 1 / 255
 
 
 def pixels():
-    """Returns all pictures, u8 [1797, 8, 8] (0 to 255, as in a PNG), and their digits. The source has 17 grey
-    levels."""
+    """Returns all pictures, u8 [1797, 8, 8], and their digits. The 17 grey levels of the source become 0 to 255, as in
+    a PNG."""
     data = load_digits()
     return np.rint(data.images * (255 / 16)).astype(np.uint8), data.target
 

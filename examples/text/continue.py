@@ -28,8 +28,8 @@ def load(engine):
 
 
 def choose(logits, heat, random):
-    """Returns the likeliest byte if heat is 0; else a random byte by the softmax of logits / heat, so with more heat
-    less likely bytes are chosen more often."""
+    """Returns the likeliest byte if heat is 0, else a random byte by the softmax of logits / heat. A greater heat
+    chooses unlikely bytes more often."""
     if heat == 0:
         return int(logits.argmax())
     chance = np.exp((logits - logits.max()) / heat, dtype=np.float64)

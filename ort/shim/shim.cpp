@@ -9,7 +9,7 @@
 //           GetROCMProviderOptionsAsString, CreateArenaCfg, CreateArenaCfgV2, ReleaseArenaCfg,
 //           SessionOptionsAppendExecutionProvider with any name of Weft's provider
 //
-// OrtGetApiBase returns a copy of onnxruntime's function table in which the entries of OrtApi are replaced.
+// OrtGetApiBase returns a copy of onnxruntime's function table in which these entries of OrtApi are replaced.
 #include <dlfcn.h>
 #include <onnxruntime_c_api.h>
 
@@ -36,7 +36,7 @@ constexpr const char* rocm = "ROCMExecutionProvider";
 /// The real onnxruntime library that this shim forwards to, and its API table.
 struct Real {
   const OrtApiBase* base = nullptr;
-  const OrtApi* api = nullptr;  // the API table of this build's headers
+  const OrtApi* api = nullptr;  // null if the library is older than `oldest_version`
 };
 
 const Real& real() {
@@ -141,7 +141,7 @@ OrtStatus* append(OrtSessionOptions* session, const char* provider, const Option
   });
 }
 
-// ---- Settings of arenas: OrtArenaCfg is opaque, so they are recorded when an arena is made ----
+// ---- Settings of arenas, recorded when an arena is made, because OrtArenaCfg is opaque ----
 
 struct ArenaSettings {
   size_t max_mem = 0;  // 0: the default

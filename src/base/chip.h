@@ -17,8 +17,8 @@ struct Chip {
   bool operator==(const Chip&) const = default;
 };
 
-/// Returns the processor of this machine with the features that the processor and the operating system both support.
-/// WEFT_CPU selects a plain x86-64 level or plain aarch64 instead. Throws E204 if this machine cannot run that code.
+/// Returns this machine's processor with the features that the operating system also supports, or the chip that
+/// WEFT_CPU names (an x86-64 level and features, or aarch64). Throws E204 if this machine cannot run code for the chip.
 const Chip& host_chip();
 
 /// Returns the chip with this name: "x86-64-v3", "x86-64-v4+avx512vnni", "aarch64", "host", "gfx942", "sm_90a". Throws

@@ -51,17 +51,17 @@ struct GpuFamily {
 struct GpuModel : GpuFamily {
   std::string_view arch;
   int compute_units;       ///< compute units of the usual model of this chip
-  bool is_tested;          ///< tests compile or run kernels for it
+  bool is_tested;          ///< tests compile or run kernels for this chip
   std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };
 /// True for the floats of 8 bits that have a sign and a mantissa.
 bool is_float8(DType type);
 /// True if the chip's matrix unit multiplies this 8-bit float.
 bool multiplies_float8(const GpuModel& gpu, DType type);
-/// Returns the model with this name. Throws E204 for an unknown one; the error lists the known chips of the vendor.
+/// Returns the model with this name. Throws E204 for an unknown name; the error lists the known chips of the vendor.
 const GpuModel& gpu_model(std::string_view arch);
-/// Returns the chip of an NVIDIA device with this compute capability (90 is 9.0), in the architecture-specific form
-/// (sm_90a) if there is one. A device newer than all known chips gets the newest. Throws E204 for an older unknown one.
+/// Returns the chip of an NVIDIA device with this compute capability (90 is 9.0): sm_90a instead of sm_90, if known. A
+/// device newer than all known chips gets the newest chip. Throws E204 for other unknown devices.
 Chip nvidia_chip(int capability);
 /// Returns the chips of a vendor that tests cover: "cpu:x86-64-v3", "cpu:x86-64-v4" ...
 std::vector<std::string> tested_chips(std::string_view vendor);
@@ -79,7 +79,7 @@ bool multiplies_tiles(const Chip& chip);
 /// kernel header tests, and drops the model to tune for. Other chips stay as they are.
 Chip plain_chip(const Chip& chip);
 
-/// Returns the chip's name for chip_named (which refuses aarch64 with features), without the CPU model to tune for.
+/// Returns a name for chip_named, without the model to tune for. (chip_named refuses aarch64 with features.)
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

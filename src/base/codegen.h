@@ -67,8 +67,8 @@ struct CompileTimes {
 };
 
 /// The result of a compile or a link. After a compile, `bytes` holds a relocatable ELF object (CPU, AMD) or PTX text
-/// (NVIDIA). After a link, `bytes` holds a shared object (CPU); or the PTX texts (NVIDIA); or one code object per input
-/// (version 5, for hipModuleLoadData), each at an offset that is a multiple of 64 bytes (AMD).
+/// (NVIDIA). After a link, `bytes` holds a shared object (CPU), the PTX texts (NVIDIA), or code objects of version 5
+/// for hipModuleLoadData (AMD): one per input, at offsets that are multiples of 64 bytes.
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok

@@ -36,7 +36,7 @@ struct Decision {
 
 Decision decision_about(std::string what, const std::vector<AssumedSize>& sizes, std::vector<Candidate> candidates);
 
-/// The index of the chosen candidate. `why` is empty if the cost model would have chosen it too.
+/// The index of the chosen candidate. `why` is empty if the cost model would have chosen the same candidate.
 struct Choice {
   size_t candidate = 0;
   std::string why = {};

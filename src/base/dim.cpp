@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t unbounded_below = INT64_MIN;
 constexpr int64_t unbounded_above = INT64_MAX;
 
-/// The bounds of a size. INT64_MIN and INT64_MAX mean "no bound known", and stay so under arithmetic.
+/// The bounds of a size. INT64_MIN and INT64_MAX mean "no bound known".
 struct Interval {
   int64_t low = unbounded_below;
   int64_t high = unbounded_above;
@@ -145,7 +145,8 @@ struct DimAlgebra {
 
   static int64_t constant_term(const Dim& dim) { return dim.constant_; }
 
-  /// Returns the canonical form of a sum: sorts terms, merges equal factors, drops zeros. Throws E146 for long sums.
+  /// Returns the canonical form of a sum: sorts terms, merges terms with equal factors, drops zeros. Throws E146 for
+  /// long sums.
   static Dim make(int64_t constant, std::vector<DimTerm> terms) {
     std::ranges::sort(terms, leads);
     std::vector<DimTerm> merged;
@@ -229,7 +230,7 @@ struct DimAlgebra {
 
   static Dim of_term(const DimTerm& term) { return term.factors.empty() ? Dim(term.coefficient) : make(0, {term}); }
 
-  /// Returns the term of highest degree, or the constant if there is no other.
+  /// Returns the term of highest degree, or the constant term if there is no other term.
   static DimTerm leading(const Dim& dim) { return dim.terms_ ? terms(dim).front() : DimTerm{dim.constant_, {}, {}}; }
 
   /// Returns the quotient of two polynomials; nothing if there is a remainder, or if 64 steps do not suffice.

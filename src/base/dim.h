@@ -56,7 +56,7 @@ class Dim {
   /// True if every value is proved to be a multiple of `divisor`.
   bool is_multiple_of(int64_t divisor) const;
 
-  /// True if both have the same canonical form. known_equal also proves other expressions equal.
+  /// True if both sizes have the same canonical form. known_equal also proves other expressions equal.
   bool operator==(const Dim& other) const;
 
   friend Dim operator+(const Dim& a, const Dim& b);
@@ -91,12 +91,12 @@ bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
 bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
-/// Returns a symbol's name as it is written in a program's text: quoted and escaped unless it has only letters, digits
-/// and "_.$:". symbol_name does the reverse.
+/// Returns a symbol's name as it is written in a program's text: quoted and escaped unless it consists of letters,
+/// digits and "_.$:" and does not start with a digit. symbol_name does the reverse.
 std::string symbol_text(std::string_view name);
 std::string symbol_name(std::string_view text);
 
-/// Prints a size: "3", "batch", "2*batch + 1", "floordiv(seq + 1, 2)", "max(a, b)". parse_dim reads it back.
+/// Prints a size: "3", "batch", "2*batch + 1", "floordiv(seq + 1, 2)", "max(a, b)". parse_dim reads this text.
 std::string to_string(const Dim& dim);
 /// Parses what to_string prints (also `/` for floordiv, `ceildiv` and `mod`). `symbol_of` returns the symbol, with its
 /// bounds, for a name. Throws E190 with the position in the text.

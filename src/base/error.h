@@ -17,7 +17,7 @@ enum class ErrorKind : uint8_t {
   internal = 70,    ///< a bug of Weft
 };
 
-/// The parts of an error; empty ones are not printed. `code` is stable (docs/errors.md); `what` states the fault with
+/// The parts of an error; empty parts are not printed. `code` is stable (docs/errors.md); `what` states the fault with
 /// expected and found values; `where` names file, node and output; `why` lists details; `hint` suggests a remedy.
 struct ErrorInfo {
   ErrorKind kind = ErrorKind::internal;

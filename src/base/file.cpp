@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// Returns the names of files in the same folder that resemble the missing one.
+/// Returns the names of files in the folder of `path` that resemble the name of the missing file.
 std::string near_files(const std::filesystem::path& path) {
   std::vector<std::string> names;
   std::error_code failed;

@@ -26,13 +26,13 @@ class Bytes {
   size_t size() const { return data_.size(); }
   bool empty() const { return data_.empty(); }
   operator std::span<const std::byte>() const { return data_; }
-  /// Returns `length` bytes from `offset`, all of which must exist.
+  /// Returns `length` bytes from `offset`, which must be within size().
   Bytes part(size_t offset, size_t length) const { return {data_.subspan(offset, length), owner_}; }
   /// Drops whole pages of a mapped file from memory (a later read loads them again). Does nothing for other bytes.
   void drop_pages() const;
-  /// Throws E106 if the bytes lie in a mapped file that has changed since it was mapped.
+  /// Throws E106 if the bytes are in a mapped file that has changed since it was mapped.
   void check_file() const;
-  /// Returns these bytes. If they lie in a mapped file, returns a checked copy in memory and drops the file's pages.
+  /// Returns these bytes, or a checked copy in memory if they are in a mapped file. A large copy drops the read pages.
   Bytes in_memory() const;
 
  private:
@@ -62,7 +62,7 @@ bool write_all(int fd, std::span<const std::byte> data);
 /// Writes a file atomically: writes and flushes a temporary file, then renames it to `path`. Writes to a device or pipe
 /// directly. Throws E106.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
-/// Writes pieces of data, one after another, into one file in the same way.
+/// Writes pieces of data, one after another, into one file, as write_file above does.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

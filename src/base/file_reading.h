@@ -37,7 +37,7 @@ class FileReading {
   std::vector<Bytes> files_;
 };
 
-/// Returns the result of `work`, which maps and reads files. Throws E106 if one of them changed meanwhile, even if
+/// Returns the result of `work`, which maps and reads files. Throws E106 if one of the files changed meanwhile, even if
 /// `work` threw another error.
 template <class Work>
 auto reading_files(const Work& work) {

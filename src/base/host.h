@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Memory and threads that an embedding program provides in place of the library's own. They are plain functions,
-/// because the C interface passes them.
+/// Memory and threads that an embedding program provides in place of the library's own. The program gives plain
+/// functions, because the C interface passes them.
 namespace weft {
 
-/// An allocator for weights, working memory and results. For a GPU, it returns memory of that device. If its functions
-/// are null, the library's own allocator is used.
+/// An allocator for weights, working memory and results. For a GPU, the allocator returns memory of that device. If its
+/// functions are null, the library's own allocator is used.
 struct HostAllocator {
   /// Returns null if there is no memory. `alignment` is a power of 2. Called from any thread.
   void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;
@@ -33,7 +33,7 @@ struct Host {
   int threads = 1;  ///< threads of the library's pool; unused with an executor
   HostAllocator allocator = {};
   HostExecutor executor = {};
-  int64_t memory_limit = 0;  ///< bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else the device's memory
+  int64_t memory_limit = 0;  ///< limit in bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else the device's
 };
 
 }  // namespace weft

@@ -19,7 +19,7 @@ enum class HostFn : uint8_t {
   item_sizes,  ///< container, i -> sizes of item i, i64[rank]; numbers: the rank that the item must have
   insert,      ///< sequence, x[, i] -> sequence with x before item i, or at its end without i
   erase,       ///< sequence[, i] -> sequence without item i, or without its last item if there is no i
-  split,       ///< x[, lengths] -> sequence; numbers: axis, whether to keep the axis; without lengths, each is 1
+  split,       ///< x[, lengths] -> sequence; numbers: axis, whether to keep the axis; default: all lengths are 1
   join,        ///< sequence -> optional with one tensor; numbers: axis, whether that axis is a new one
   // Strings.
   to_text,         ///< numbers -> strings
@@ -29,7 +29,7 @@ enum class HostFn : uint8_t {
                    ///< strings: the delimiter; with four numbers: splits by patterns, see tokens_of in host/strings.cpp
   normalize_text,  ///< x -> optional with the strings that remain; numbers: case (0 as it is, 1 lower, 2 upper),
                    ///< whether stopwords are case-sensitive; strings: the stopwords
-  match_text,      ///< strings -> bool; strings: the pattern that each whole string must match
+  match_text,      ///< strings -> bool, true where the whole string matches the pattern; strings: the pattern
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
   map_values,  ///< map -> optional with [1, n]; numbers: element type, n (values of keys 0 to n - 1; 0: all, by key)
@@ -37,7 +37,7 @@ enum class HostFn : uint8_t {
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 (RGB), 1 (BGR), 2 (grey)
   // Strings by the rules of TensorFlow.
-  split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2]: row of each and its index there;
+  split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2]: each piece's row and index in it;
                 ///< numbers: form (0: splits at each byte of the delimiter, or at every byte if it is empty; 1: at
                 ///< the whole delimiter, or at white space if it is empty), 1 to drop empty pieces (form 0), most
                 ///< splits (form 1); strings: the delimiter

@@ -44,14 +44,12 @@ class Table : public std::vector<T> {
   decltype(auto) operator[](Key id) const { return std::vector<T>::operator[](id.index()); }
   bool contains(Key id) const { return id && id < end_id(); }
 
-  /// Appends an item and returns its id.
   Key add(T item) {
     this->push_back(std::move(item));
     return end_id() - 1;
   }
   /// Returns the id after the last one, which the next new item gets.
   Key end_id() const { return Key(std::ssize(*this)); }
-  /// Returns all ids, in order.
   auto ids() const { return std::views::iota(Key(0), end_id()); }
 };
 

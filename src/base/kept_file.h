@@ -9,10 +9,10 @@ namespace weft {
 /// returns a copy. A FileGuard exists as long as the mapping. Throws E106, and E161 if the file is too short.
 Bytes map_kept(const std::filesystem::path& path, size_t offset, size_t size, size_t alignment);
 
-/// True if the bytes lie in a mapping of map_kept.
+/// True if the bytes are in a mapping of map_kept.
 bool is_kept(std::span<const std::byte> data);
 
-/// Throws E106 if the bytes lie in a mapping of map_kept and the file's size or modification time has changed. A file
+/// Throws E106 if the bytes are in a mapping of map_kept and the file's size or modification time has changed. A file
 /// that was moved or replaced counts as unchanged, because the mapping still refers to the old file.
 void check_kept(std::span<const std::byte> data);
 

@@ -14,7 +14,7 @@
 namespace weft {
 
 /// The batched product D[b, m, n] = sum over k of A[b, m, k] * B[b, n, k], with sums in f32 and operands A, B, D. In A
-/// and B, k is contiguous; D is dense. Strides count elements.
+/// and B, k is contiguous; D is dense. `a_row` to `b_batch` are strides, in elements.
 struct LibraryProduct {
   DType type = DType::f16, result = DType::f32;
   int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -26,7 +26,7 @@ struct LibraryProduct {
 /// [input channel of a group]; the bias is f32. All but x are dense. lower/window.h defines the spatial lists.
 struct LibraryConvolution {
   DType type = DType::f16;                                       ///< of all operands but the bias
-  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels per group
+  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels_in and channels_out count one group
   Dims in = {}, out = {}, kernel = {}, stride = {}, dilation = {}, pad = {};
   Dim pixel = 1;  ///< elements from one pixel of x to the next
   bool has_bias = false, has_other = false, has_relu = false;

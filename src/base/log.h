@@ -10,7 +10,7 @@ namespace weft {
 enum class LogLevel : uint8_t { error, warning, note, info, debug, trace };
 
 /// The function that receives every message. The default writes to standard error; setting an empty function restores
-/// it. The embedding program sets the logger once, before other calls.
+/// the default. The embedding program sets the logger once, before other calls.
 using Logger = std::function<void(LogLevel, std::string_view)>;
 void set_logger(Logger logger);
 /// Sets the level above which messages are dropped before they are built; the default is `warning`.

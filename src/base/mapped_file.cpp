@@ -253,7 +253,7 @@ Bytes map_descriptor(int fd, const std::string& name) {
 }
 
 Bytes map_file(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a FIFO must not hang. A check below refuses it, because it is no regular file.
+  // O_NONBLOCK: opening a FIFO must not hang. map_descriptor then refuses the FIFO, which is no regular file.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) file_error(path.string(), "open", errno);
   return map_descriptor(file.fd, path.string());

@@ -27,9 +27,9 @@ std::string to_string(const Shape& shape);
 struct Type {
   enum class Kind : uint8_t { tensor, sequence, optional, map };
   Kind kind = Kind::tensor;
-  Shape shape = {};                               ///< tensor
-  std::shared_ptr<const Type> element = nullptr;  ///< sequence, optional, map (the values)
-  DType key = DType::i64;                         ///< map
+  Shape shape = {};                               ///< of a tensor
+  std::shared_ptr<const Type> element = nullptr;  ///< of the items of a sequence or optional, or the values of a map
+  DType key = DType::i64;                         ///< of the keys of a map
 
   Type() = default;
   Type(Shape s) : shape(std::move(s)) {}  // NOLINT: a shape is a tensor type
@@ -43,9 +43,9 @@ bool operator==(const Type& a, const Type& b);
 /// Returns the type as text: "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
 std::string to_string(const Type& type);
 
-// The elements of one container may differ in their sizes. The container's type then has the placeholder `_` for each
-// size that differs or is not a number. If the ranks differ, its only size is `_rank`; if there is no element yet,
-// `_none`. Nothing computes with these placeholders.
+// The elements of one container may differ in their sizes. The element type then has the placeholder `_` for each size
+// that differs or is not a number. If the ranks differ, its only size is `_rank`; if there is no element yet, `_none`.
+// Nothing computes with these placeholders.
 
 inline constexpr std::string_view any_size = "_", any_rank = "_rank", no_element = "_none";
 inline bool is_placeholder(const Symbol& symbol) {

@@ -35,7 +35,7 @@ struct Tensor {
 /// True if kind, element type, sizes and contents (bytes, strings or items) are equal.
 bool operator==(const Tensor& a, const Tensor& b);
 
-/// Returns the number of elements; throws E146 if it overflows.
+/// Returns the number of elements; throws E146 for a negative size, or if the number overflows.
 int64_t element_count(std::span<const int64_t> dims);
 
 /// A new tensor without contents yet. The caller fills it through the returned pointer before sharing it.
@@ -45,7 +45,7 @@ struct MutableTensor {
 };
 MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims);
 
-/// Makes a tensor of any real, integer or bool type from numbers, which are rounded to the type.
+/// Makes a tensor of any real, integer or bool type from numbers, which are converted to the type.
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const double> values);
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64_t> values);
 Tensor scalar_tensor(DType dtype, double value);

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Returns the length of the UTF-8 sequence at the start of `text`; 0 for a wrong lead or continuation byte.
+/// Returns the length of the UTF-8 sequence at the start of `text`; 0 if no valid sequence starts there.
 static size_t utf8_length(std::string_view text) {
   auto lead = static_cast<unsigned char>(text[0]);
   size_t length = lead < 0x80                   ? 1

@@ -75,7 +75,7 @@ std::string printable(std::string_view text);
 /// Returns at most `limit` entries of `names` that are likely spellings of `name`, nearest by edit distance first.
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit = 3);
 
-/// Splits at each `separator`; an empty text gives no pieces.
+/// Splits at each `separator`; an empty rest at the end is not a piece.
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 

@@ -50,8 +50,8 @@ class WatchScope {
   Watch* outer_;
 };
 
-/// Throws E403 or E404 if this thread's work must end. Cheap: every loop of a compile or of the reference that may take
-/// more than a few milliseconds calls this function.
+/// Throws E403 or E404 if this thread's work must end. Cheap, so that long loops of a compile or of the reference can
+/// call this function often.
 inline void check_watch() {
   if (Watch* watch = WatchScope::current()) watch->check({});
 }

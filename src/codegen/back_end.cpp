@@ -71,8 +71,8 @@ bool is_ours_alone(const llvm::GlobalValue& value) {
   return !value.isDeclaration() && !value.hasAppendingLinkage() && value.isDiscardableIfUnused();
 }
 
-/// Makes a symbol that only this module uses internal and appends `suffix`, because symbols of merged PTX share a
-/// namespace.
+/// If only this module uses a symbol, gives it internal linkage and appends `suffix` to its name, because symbols of
+/// merged PTX share a namespace.
 void make_private(llvm::GlobalValue& value, const std::string& suffix) {
   if (!is_ours_alone(value)) return;
   if (auto* object = llvm::dyn_cast<llvm::GlobalObject>(&value)) object->setComdat(nullptr);
@@ -95,8 +95,8 @@ llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   return info;
 }
 
-/// Passes for CPU kernels, which already use vectors and mark functions to inline and loops to unroll. They take about
-/// half the time of O3. The code spills less: O3's early LICM and IndVars lengthen the live ranges of addresses.
+/// Passes for CPU kernels, which already use vectors and mark functions to inline and loops to unroll. The passes take
+/// about half the time of O3, and the code spills less: O3's early LICM and IndVars lengthen live ranges of addresses.
 constexpr const char* short_pipeline =
     "function(sroa,early-cse,simplifycfg),always-inline,globaldce,cgscc(inline),globaldce,"
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
@@ -117,7 +117,7 @@ llvm::ModulePassManager pipeline(llvm::PassBuilder& builder, const KernelSource&
   if (!is_cpu(machine) || source.vectorize) {
     passes = builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3);
   } else if (llvm::Error error = builder.parsePassPipeline(passes, short_pipeline)) {
-    llvm::report_fatal_error(std::move(error));  // this LLVM spells a pass differently
+    llvm::report_fatal_error(std::move(error));  // a pass has another name in this LLVM
   }
   if (machine.getTargetTriple().isX86()) add_sanitizer(passes, source.sanitizer);
   return passes;

@@ -10,8 +10,8 @@
 
 namespace weft::codegen {
 
-/// Makes all functions except the kernel entries internal, with names that are unique in a program. Sets the launch
-/// attributes of GPU kernels: clang 19 does not accept AMD's launch attributes in C++, and without them kernels spill.
+/// Gives internal linkage to symbols that only this module uses, for NVIDIA with names unique in a program. Sets launch
+/// attributes of GPU kernels: clang 19 does not accept AMD's attributes in C++, and kernels without them spill.
 void prepare(llvm::Module& module, const KernelSource& source, const Chip& chip);
 
 /// Optimises: on GPUs with LLVM's O3 pipeline without vectorisers; on CPUs with a shorter pipeline, or O3 with

@@ -41,7 +41,7 @@ void handle_signals_on_own_stack() {
   }
 }
 
-/// A scope at the end of which SIGBUS has its old handler again: LLVM sets its own, but mapped files need the old one
+/// Restores the handler of SIGBUS at the end of a scope: LLVM replaces the handler that mapped files need
 /// (base/file_reading.h).
 class KeepBusHandler {
  public:

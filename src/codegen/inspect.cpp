@@ -77,8 +77,8 @@ void read_kernels(llvm::StringRef note, std::vector<ResourceUse>& out) {
   }
 }
 
-/// True for functions that an object may call without defining them: memory functions and sanitizers' runtimes (from
-/// the process), bounds of sections (from the linker), functions of shared parts (WEFT_SHARED_PART).
+/// True for symbols that an object may use without defining them: memory functions and sanitizers' runtimes (from the
+/// process), the GOT and bounds of sections (from the linker), functions of shared parts (WEFT_SHARED_PART).
 bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
   constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_", "_ZN4weft6kernel"};
@@ -154,7 +154,7 @@ void for_each_instruction(const Machine& machine, uint64_t start, llvm::StringRe
   }
 }
 
-/// Returns the target of a branch; nothing for other instructions and for targets outside the code.
+/// Returns the target of a branch; nothing for other instructions and for indirect branches.
 std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, uint64_t length,
                                       const llvm::MCInst& instruction) {
   uint64_t target = 0;
@@ -165,7 +165,7 @@ std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, 
 
 std::string label_at(uint64_t address) { return cat("L", address); }
 
-/// Adds a label for each branch target. Needed for AMD only: LLVM prints the targets of its branches as offsets in
+/// Adds a label for each branch target. Needed for AMD only: LLVM prints targets of AMD's branches as offsets in
 /// 4-byte words from the next instruction.
 void label_branches(const Machine& machine, uint64_t start, llvm::StringRef code, Labels& labels) {
   for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {

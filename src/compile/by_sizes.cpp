@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 constexpr size_t max_variants = 32;         // kept for each model
-constexpr size_t max_variant_contexts = 4;  // kept in each context; each has its own working memory
+constexpr size_t max_variant_contexts = 4;  // kept in each context; each variant has its own working memory
 
 /// A program and the decisions about sizes for which it was compiled.
 struct Variant {
@@ -26,7 +26,7 @@ struct Variant {
   std::vector<onnx::SizeDecision> made = {};
 };
 
-/// Returns true if the condition of a decision holds for these sizes; nothing if it depends on run-time sizes.
+/// Returns true if the condition of a decision holds for these sizes; nothing if a size in the condition is unknown.
 std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues& sizes) {
   bool is_known = true;
   auto look = [&](const Symbol& symbol) { is_known &= sizes.find(symbol.name) != nullptr; };

@@ -41,7 +41,7 @@ std::optional<Chip> named_chip(std::string_view name) {
   return name.substr(0, colon) == vendor_name(chip.kind) ? std::optional(chip) : std::nullopt;
 }
 
-/// Returns the place of a chip. Its plans run here if the chip is a CPU and this machine's CPU has all its features.
+/// Returns the place of a chip. Plans for the chip run here only if it is a CPU and this machine has all its features.
 Place place_of(const Chip& chip, const CompileOptions& options) {
   if (is_cpu(chip.kind) && runs_code_for(host_chip(), chip))
     return {.chip = chip, .runner = {.host = host_of(options)}};

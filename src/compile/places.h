@@ -7,7 +7,6 @@
 #include "base/chip.h"
 #include "base/host.h"
 
-/// Functions that find devices and chips by name on this machine.
 namespace weft {
 
 struct CompileOptions;
@@ -36,7 +35,6 @@ std::vector<std::string> device_names(const CompileOptions& options);
 /// Finds the devices that the options name; `auto` is the first GPU, else the CPU. Throws E501 for a device that is not
 /// present, E502 for several devices that cannot compute a model together.
 std::vector<Place> find_places(const CompileOptions& options);
-/// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
 Place cpu_place(const CompileOptions& options);
 
@@ -47,7 +45,7 @@ std::vector<std::string> target_names(const std::string& name);
 /// "nvidia:sm_90a". Throws E501 for other names, E204 for a processor that kernels cannot be compiled for.
 Chip find_target(const std::string& name);
 
-/// Throws E204 for an x86-64 CPU below v3: kernels need fused multiply-adds.
+/// Throws E204 for an x86-64 CPU below v3: kernels need AVX2 and FMA.
 void check_can_compile_for(const Chip& chip);
 
 }  // namespace weft

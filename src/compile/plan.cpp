@@ -71,7 +71,7 @@ std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const Compi
   if (run_shared(*program, options, stage, report) || stage.empty()) return program;
   Place place = find_place(options);
   PassContext context = context_of(place.chip, options);
-  if (stage != "final") find_pass(stage, context);  // throws an error that lists the passes
+  if (stage != "final") find_pass(stage, context);  // throws E503 if there is no such pass
   if (place.has_passes) run_for_chip(*program, context, options, stage, report);
   return program;
 }
@@ -91,7 +91,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// Compiles the parts of a GPU's program that run on the CPU, with f32 products, because no part has a large product.
+/// Plans the parts of a GPU's program that run on the CPU. Products stay f32, because no part has a large product.
 static Table<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
   Table<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Returns the collective steps of a plan as text, to check that all ranks have the same collective steps.
+/// Returns the collective steps of a plan as text, to compare them among the ranks.
 std::string meetings(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {

@@ -21,12 +21,12 @@ namespace weft {
 namespace {
 
 constexpr size_t max_programs = 32;         // kept for each model
-constexpr size_t max_program_contexts = 4;  // kept in each context; each has its own working memory
+constexpr size_t max_program_contexts = 4;  // kept in each context; each program has its own working memory
 
 /// The value of all elements of a static input in guesses 1 to 5. In guess 0 the elements are 0, 1, 2 ..., or 1 for the
 /// steps of a Slice.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
-constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // sizes to try for symbolic axes
+constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // sizes of symbolic axes in guesses 0 to 5
 
 Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_t guess) {
   if (port.default_value) return *port.default_value;
@@ -76,7 +76,7 @@ StaticModel::StaticModel(std::shared_ptr<const onnx::Model> model, const Compile
   metadata_.insert(model_->metadata.begin(), model_->metadata.end());
 }
 
-/// Makes the inputs in `needs` static. Throws `refusal` if CompileOptions::static_inputs excludes one.
+/// Makes the inputs in `needs` static. Throws `refusal` if CompileOptions::static_inputs excludes one of these inputs.
 void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   size_t before = found_;
   for (const onnx::StaticOperand& operand : needs.operands) {
@@ -120,8 +120,8 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// Tries guesses until the model can be imported with one. If the condition of an If is static, tries all guesses, so
-/// that both branches are imported: each branch may make other inputs static.
+/// Tries guesses until one lets the model be imported. If the condition of an If is static, tries all guesses, so that
+/// both branches are imported: each branch may make other inputs static.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {
@@ -366,7 +366,7 @@ class SpecialisingContext final : public Context {
   MemoryUse memory() const override {
     MemoryUse all;
     for (const auto& [program, context] : contexts_) {
-      MemoryUse use = context->memory();  // weights are shared by all programs, so count them once
+      MemoryUse use = context->memory();  // programs share weights, so the total has the weights of only one program
       use.arena += all.arena, use.scratch += all.scratch, use.peak += all.peak;
       all = use;
     }

@@ -19,7 +19,6 @@ struct StaticNeeds;
 /// A model with static inputs. Immutable after compiling, except for `detach`.
 class StaticModel {
  public:
-  /// `options` determine how the model is read.
   StaticModel(std::shared_ptr<const onnx::Model> model, const CompileOptions& options, std::vector<Port> inputs);
 
   const std::shared_ptr<const onnx::Model>& model() const { return model_; }
@@ -36,7 +35,7 @@ class StaticModel {
                                    onnx::StaticNeeds* needs = nullptr) const;
   /// Returns the program for the most likely values with which the model can be imported; null if there are none.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
-  /// True if every import error found so far may not occur with other values of the static inputs.
+  /// True if other values of the static inputs may avoid all import errors found so far.
   bool may_wait() const { return may_wait_; }
   /// Copies constants that are in the caller's memory.
   void detach();
@@ -66,7 +65,7 @@ struct Imported {
 Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOptions& options,
                        onnx::SizeDecisions* decisions = nullptr);
 
-/// Reads a model from a file or from memory (external data from `folder`), or the program in a saved program.
+/// Reads a model from a file or from memory (external data from options.folder), or the program in a saved program.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options);
 /// Compiles an imported model. Throws E502 if the options choose sizes or constants.

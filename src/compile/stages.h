@@ -19,7 +19,7 @@ struct SizeDecisions;
 struct StaticNeeds;
 }  // namespace onnx
 
-/// Translates a model into a program. With `faults`, lists nodes that cannot be translated there and leaves them out.
+/// Translates a model into a program. With `faults`, nodes that cannot be translated go to `faults` and are left out.
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults = nullptr,
                                 onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
@@ -34,13 +34,13 @@ ModelPlace place_of(const std::filesystem::path& file);
 std::filesystem::path model_file(const std::filesystem::path& path);
 
 /// Translates a model of another framework than ONNX, recognised by its first bytes; returns null for any other file.
-/// With `nodes`, lists nodes that cannot be translated there and throws no error for them. Throws E310 for a signature,
-/// a tag or outputs that the model does not have.
+/// If `nodes` is set, adds each node, with a reason where translation fails, instead of throwing. Throws E310 for a
+/// signature, a tag or outputs that the model does not have.
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
-/// Translates a program of torch.export. Throws E310 for requests about inputs that it does not have, and for sizes or
-/// values that do not fit an input.
+/// Translates a program of torch.export. Throws E310 for requests about inputs that the program does not have, and for
+/// sizes or values that do not fit an input.
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 
@@ -59,13 +59,13 @@ std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> m
 /// Compiles a frontend's program for several devices, which compute each run together.
 std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
                                           CompileReport report);
-/// Does the same from the program's text after the shared passes.
+/// Compiles a program that is given as text, after the shared passes, for several devices.
 std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
                                           CompileReport report);
 
 PassContext context_of(const Chip& chip, const CompileOptions& options);
 void run_shared_passes(Program& program, const CompileOptions& options, CompileReport& report);
-/// Runs the passes for one chip, after the shared ones.
+/// Runs the passes for one chip on a program after the shared passes.
 void run_chip_passes(Program& program, const PassContext& context, const CompileOptions& options,
                      CompileReport& report);
 
@@ -86,7 +86,7 @@ std::string tuning_key(const Place& place);
 /// Sets options.choose to choose by measurements of this device: new ones if the options ask for tuning, else stored
 /// ones unless options.choose is set. Opens the vendor's libraries only if tuning or a measurement needs them.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
-/// Returns the options with `choose` set by stored measurements of a chip, unless it is set. The chip may be absent.
+/// Returns the options, with `choose` set by stored measurements of a chip if it was not set. The chip may be absent.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
 
 /// Returns the C++ source of each kernel of a plan, for the code generator.
@@ -98,8 +98,8 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
 
-/// Makes a reference executable. It interprets the frontend's program (in f32 precision only), or the program after a
-/// chip's passes, to check the passes. Throws E502 for options that it does not support.
+/// Makes a reference executable, which interprets the frontend's program (in f32 precision only), or the program after
+/// a chip's passes, to check the passes. Throws E502 for options that the reference does not support.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
 
@@ -109,7 +109,7 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 
-/// Loads a saved program: uses its best code that runs on this device, else compiles the program in the file.
+/// Loads a saved program: uses the file's best code that runs on this device, else compiles the program in the file.
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name);
 
 }  // namespace weft

@@ -55,7 +55,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
     Imported imported = import_static(model, given);
     is_open = !imported.program;
     if (imported.model) options = imported.model->fixed(imported.model->likely_values());
-  } catch (const Error&) {  // the loop over nodes below finds the fault again
+  } catch (const Error&) {  // the import with `faults` below finds the error again
   }
   for (const auto& node : model->graph.nodes) {
     std::string domain = node.domain.empty() || node.domain == "ai.onnx" ? "" : cat(node.domain, ":");

@@ -107,7 +107,7 @@ class Tuner {
   }
 
  private:
-  /// Loads stored measurements, so that candidates with one are not measured again.
+  /// Loads stored measurements, so that candidates with a stored time are not measured again.
   void recall() {
     if (!options_.cache) return;
     for (Tuning& tuning : TuningStore(TuningStore::default_file()).known_for(key_, library_)) {
@@ -168,7 +168,7 @@ class Tuner {
                                   "those of this run; fix them with --symbol or --shape"));
   }
 
-  /// Orders the candidates: the favourite, then candidates that need a measurement, then the others, each by estimate.
+  /// Lists the candidates to measure: the favourite, those that need a measurement, the others; each group by estimate.
   void rank(const Decision& decision, Problem& problem) const {
     std::vector<size_t> order(decision.candidates.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -224,7 +224,7 @@ class Tuner {
     }
   }
 
-  /// Measures candidate number `rank` of every problem that has one.
+  /// Measures candidate number `rank` of every problem with more than `rank` candidates.
   void round(size_t rank) {
     ++report_.rounds;
     if (options_.progress) options_.progress({"tune", rank, last_rank()});
@@ -254,8 +254,8 @@ class Tuner {
     });
   }
 
-  /// Alternates runs of the trial and of the program with all favourites. The time of a candidate is its favourite's
-  /// time multiplied by the median ratio of their times.
+  /// Alternates runs of the trial and of the program with all favourites. The time of a candidate is the favourite's
+  /// time multiplied by the median ratio of the trial's time to the favourite's in each pair of runs.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
     constexpr auto enough = std::chrono::milliseconds(400);

@@ -5,7 +5,7 @@
 
 /// Tunes by measurement. Compiles the program repeatedly, each time with the next candidate of every decision. Times
 /// the candidates' steps inside whole runs. These runs alternate with runs of the cost model's choice, so that other
-/// load on the machine slows both (docs/tuning.md).
+/// load on the machine slows down both kinds of runs (docs/tuning.md).
 namespace weft {
 
 /// The measurements of one decision.
@@ -24,7 +24,7 @@ struct TuneReport {
   std::vector<TunedProblem> problems;
   int rounds = 0;
   bool is_complete = false;        ///< the time was long enough for all rounds
-  std::vector<std::string> notes;  ///< rounds that failed, with the reason
+  std::vector<std::string> notes;  ///< rounds that failed, and kernels that could not be measured, with the reason
 };
 
 /// Measures for at most `options.tune` seconds (but always the first round) and stores the times in the default store,

@@ -80,7 +80,7 @@ class Assembly {
   std::vector<std::string> strings_;
 };
 
-constexpr int64_t max_parts = int64_t{1} << 24;  // also bounds parts without elements, which take no memory
+constexpr int64_t max_parts = int64_t{1} << 24;  // limit on the parts of a split, empty parts included
 
 /// Returns the lengths of the parts into which `size` rows are split. Operand 1 is the length of all parts but the
 /// last, or the list of all lengths; without operand 1, each length is 1.

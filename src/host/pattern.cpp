@@ -131,7 +131,7 @@ class Parser {
       else if (take("?")) least = 0, most = 1;
       else if (!counts(least, most)) return item;
       if (was_repeated) at_ = start, refuse_here("a repetition of a repetition");
-      take("?");  // laziness does not affect matches of whole strings
+      take("?");  // laziness does not change the longest match
       was_repeated = true;
       Node outer{.kind = Node::Kind::repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(item));
@@ -292,12 +292,12 @@ class Parser {
   Flags flags_;
 };
 
-/// A compiler of regular expressions to NFA instructions. Matching continues after the last instruction of a node.
+/// A compiler of regular expressions to NFA instructions.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Writes the instructions of a node. The limit is on visits, because repeating an empty expression takes time too.
+  /// Writes the instructions of a node. Limits visits too, because repeating an empty expression writes no instruction.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {

@@ -6,8 +6,8 @@
 
 namespace weft::host {
 
-/// A regular expression that matches whole strings in time proportional to their length. It simulates an NFA (K.
-/// Thompson, "Regular expression search algorithm", 1968), so no pattern needs exponential time.
+/// A regular expression. Matching takes time proportional to the length of the string, because it simulates an NFA (K.
+/// Thompson, "Regular expression search algorithm", 1968).
 ///
 /// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
 /// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. Throws E122
@@ -15,7 +15,6 @@ namespace weft::host {
 class Pattern {
  public:
   explicit Pattern(std::string_view text);
-  /// True if the whole string matches.
   bool matches(std::string_view text) const { return longest(text, 0) == text.size(); }
   /// Returns the length of the longest match that begins at byte `at`; npos if there is none.
   size_t longest(std::string_view text, size_t at) const;
@@ -23,7 +22,7 @@ class Pattern {
   struct Range {
     uint32_t first, last;
   };
-  /// A set of characters: those in the ranges, or all others if negated.
+  /// A set of characters: the characters in `ranges`, or all others if negated.
   struct Set {
     std::vector<Range> ranges = {};
     bool is_negated = false, ignores_case = false;
@@ -32,7 +31,7 @@ class Pattern {
   enum class Op : uint8_t { set, split, jump, begin, end, line_begin, line_end, boundary, no_boundary, done };
   struct Instruction {
     Op op;
-    uint32_t to = 0, other = 0;  ///< next instructions of split and jump; for a set, `to` is its number
+    uint32_t to = 0, other = 0;  ///< next instructions of split and jump; for Op::set, `to` is the set's index
   };
 
  private:

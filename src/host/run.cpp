@@ -23,7 +23,7 @@ bool takes_operands(HostFn fn, size_t count) {
   return count == least || (least < all && count == all - 1);
 }
 
-/// Throws for operands of wrong kinds, because a damaged plan may contain any call and the functions do not check them.
+/// Throws for operands of wrong kinds: a damaged plan may contain any call, and the functions do not check operands.
 static void check_operands(HostFn fn, std::span<const Tensor> in) {
   std::string_view wanted = operands_of(fn);
   bool fits = takes_operands(fn, in.size());

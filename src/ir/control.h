@@ -3,7 +3,7 @@
 #include "ir/module.h"
 
 /// Control flow and run-time sizes. Bodies are modules of the program. A body sees only its parameters and symbols with
-/// known values, so passes may work on one module at a time. docs/control_flow.md explains all of it.
+/// known values, so passes may work on one module at a time (docs/control_flow.md).
 namespace weft {
 
 /// Gives run-time symbols their values: `symbols[i]` becomes element i of the operand, an i64 vector. A run ends with
@@ -18,8 +18,9 @@ struct Bind {
 };
 
 /// Runs the first of two bodies if operand 0 (bool[]) is true, else the second. Operands 1 to `first` (inclusive) are
-/// the arguments of the first body, the rest those of the second. Both bodies have results of `types`. A size that
-/// differs between the bodies is a symbol of `sets` in `types`; the symbol gets the size from the body that ran.
+/// the arguments of the first body, the other operands the arguments of the second. Both bodies have results of
+/// `types`. A size that differs between the bodies is a symbol of `sets` in `types`; the symbol gets the size from the
+/// body that ran.
 struct If {
   static constexpr std::string_view name = "if";
   int64_t first = 0;

@@ -183,7 +183,7 @@ void Module::erase(Instruction& instruction) {
   unlink(instruction);
 }
 
-/// Removes each of `setters` (instructions without readers) if the symbols that it sets occur in no size.
+/// Removes each of `setters` (instructions without readers) if the symbols that it sets are used nowhere.
 void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
   std::set<std::string> used;
   auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };
@@ -278,7 +278,7 @@ Dim Program::symbol(Symbol symbol) {
 Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
   auto name = [&](size_t number) { return number == 0 ? std::string(stem) : cat(stem, "_", number - 1); };
   auto is_taken = [&](size_t number) { return symbols_.contains(name(number)); };
-  size_t taken = 0, free = 0;  // names are taken in order, so bisection finds the first unused one
+  size_t taken = 0, free = 0;  // names are mostly taken in order, so bisection finds an unused one
   while (is_taken(free)) taken = free, free = free * 2 + 1;
   while (free - taken > 1) {
     size_t middle = taken + (free - taken) / 2;

@@ -9,7 +9,7 @@
 
 #include "ir/op.h"
 
-/// The program that everything in Weft works on:
+/// The program, Weft's intermediate representation of a model:
 ///
 ///     Program program;
 ///     Module& main = program.main();
@@ -31,7 +31,7 @@ struct Value {
   explicit operator bool() const { return def != nullptr; }
   bool operator==(const Value&) const = default;
   const Type& type() const;
-  const Shape& shape() const;  ///< shape of a tensor; internal error for other kinds
+  const Shape& shape() const;  ///< shape of a tensor; E141 for other kinds
   DType dtype() const { return shape().dtype; }
   const Dims& dims() const { return shape().dims; }
   int64_t rank() const { return shape().rank(); }
@@ -126,12 +126,12 @@ class Module {
   const std::vector<Result>& results() const { return results_; }
   void set_results(std::vector<Result> results);
 
-  /// Appends an instruction at the current place (the end, unless set_place set another) or before `place`. Infers its
-  /// types; if the shape rule throws, adds the current source to the error.
+  /// Appends an instruction at the current place (the end, unless set_place set another), or inserts it before `place`.
+  /// Infers its types; if the shape rule throws, adds the current source to the error.
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
-  /// Makes all readers of `old` and the module's results read `replacement` instead.
+  /// Makes all readers of `old`, except the definition of `replacement`, and the module's results use `replacement`.
   void replace(Value old, Value replacement);
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
@@ -142,11 +142,10 @@ class Module {
   bool is_result(Value value) const { return result_places_.contains(value); }
   void move_before(Instruction& instruction, Instruction* place);
 
-  /// Returns the instruction before which append inserts new ones; null: append at the end.
+  /// Returns the instruction before which append inserts; null: append at the end.
   Instruction* place() const { return place_; }
   void set_place(Instruction* place) { place_ = place; }
 
-  /// Returns the source that new instructions get.
   const std::string& current_source() const { return source_; }
   void set_current_source(std::string source) { source_ = std::move(source); }
 
@@ -211,13 +210,12 @@ class Program {
   void remove_unused_modules();
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
-  /// Returns the symbol called `name`; declares it with these bounds if it is new.
+  /// Returns the program's symbol with the name of `symbol`; declares `symbol` if there is none.
   Dim symbol(Symbol symbol);
   /// Declares a symbol with an unused name: "d", "d_0", "d_1" ... for the stem "d".
   Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);
   const std::map<std::string, Symbol, std::less<>>& symbols() const { return symbols_; }
 
-  /// Conditions on sizes that are checked when their symbols get values.
   const std::vector<Guard>& guards() const { return guards_; }
   void add_guard(Guard guard);
 
@@ -241,8 +239,8 @@ class Program {
   std::vector<Guard> guards_;
 };
 
-/// A scope in which conditions that shape rules on this thread cannot prove become guards of `module`. Of nested
-/// scopes, the innermost counts. Module::append makes one; without any, such a condition is an error.
+/// A scope in which conditions that shape rules on this thread cannot prove become guards of `module`. The innermost of
+/// nested scopes counts. Module::append opens a scope; outside of any scope, such a condition is an error.
 class GuardCollector {
  public:
   explicit GuardCollector(Module& module);

@@ -47,7 +47,7 @@ Field(const char*, Value T::*) -> Field<T, Value>;
 /// The context for parsing an operator's fields.
 struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
-  std::function<Tensor(std::string_view)> blob_of;  ///< returns a large constant by its name `@...`
+  std::function<Tensor(std::string_view)> blob_of;  ///< returns a large constant by its name, the text after `@`
 };
 /// The context for printing: `name_blob` stores a large constant and returns its name; if null, a hash is printed.
 struct PrintContext {
@@ -64,8 +64,8 @@ struct OpInfo {
   std::string_view name;
   /// Returns result types for operand types; throws an Error (still without the node) if the operands do not fit.
   Types (*infer)(const Op&, Operands);
-  /// Computes the results in wide types, for the reference. Null for operators that it handles elsewhere or refuses:
-  /// control flow, parameters, custom operators, collectives.
+  /// Computes the results in wide types, for the reference. Null for operators that the reference handles elsewhere or
+  /// refuses, such as control flow, parameters, custom operators and collectives.
   std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
   std::vector<Attribute> (*print)(const Op&, const PrintContext&);
   Op (*parse)(std::span<const Attribute>, const ParseContext&);

@@ -103,7 +103,7 @@ class Printer {
   std::unordered_map<const Instruction*, size_t> numbers_;
 };
 
-/// A reader of one line, token by token. Throws E191 if the next token is not the expected one.
+/// A reader of one line, token by token. Throws E191 if the next token is not the expected token.
 class Cursor {
  public:
   Cursor(std::string_view line, size_t number) : line_(line), rest_(line), number_(number) {}

@@ -42,7 +42,7 @@ void verify_types(const Instruction& i, std::string_view after) {
   try {
     inferred = i.op.info().infer(i.op, operands);
   } catch (const Error& error) {
-    if (error.info().what.find("cannot be proved") != std::string::npos) return;  // it was recorded as a guard
+    if (error.info().what.find("cannot be proved") != std::string::npos) return;  // the program has a guard for this
     breach(after, i, error.info().what);
   }
   if (!std::ranges::equal(inferred, i.types, compatible)) breach(after, i, "types that the rule does not give");

@@ -63,7 +63,7 @@ Codegen& open() {
   return *made;
 }
 
-/// Returns the T at `offset`; zeros if the file is too short.
+/// Returns the T at byte `offset`; zeros if the file is too short.
 template <class T>
 T read_at(std::span<const std::byte> file, uint64_t offset) {
   T value{};
@@ -84,7 +84,7 @@ std::string build_id_in(std::span<const std::byte> notes) {
   return "";
 }
 
-/// Returns the build id of an ELF file, or if it has none, the hash of the whole file.
+/// Returns a hash of an ELF file's build id, or a hash of the whole file if there is no build id.
 std::string build_of(std::span<const std::byte> file) {
   auto header = read_at<Elf64_Ehdr>(file, 0);
   for (uint64_t i = 0; i < header.e_phnum; ++i) {

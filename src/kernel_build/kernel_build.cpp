@@ -35,13 +35,13 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The members of ResourceUse, in the order in which a cache entry stores them.
+/// The numeric members of ResourceUse, in the order in which a cache entry stores them.
 constexpr int ResourceUse::* numbers[] = {
     &ResourceUse::vgprs,       &ResourceUse::agprs,        &ResourceUse::sgprs,         &ResourceUse::vgpr_spills,
     &ResourceUse::sgpr_spills, &ResourceUse::lds_bytes,    &ResourceUse::scratch_bytes, &ResourceUse::work_group,
     &ResourceUse::wave,        &ResourceUse::kernarg_bytes};
 
-/// Writes a cache entry: for each kernel a line of text with its resources; an empty line; the compiled bytes.
+/// Returns a cache entry: for each kernel a line with its name and resources; an empty line; the compiled bytes.
 std::vector<std::byte> to_entry(const CodegenResult& result) {
   std::string head;
   for (const ResourceUse& kernel : result.kernels) {
@@ -70,11 +70,11 @@ bool read_line(std::string_view line, std::vector<ResourceUse>& out) {
   return true;
 }
 
-/// A compiled kernel or linked image, as the cache stores it.
+/// A compiled kernel or linked image, from the cache or from the compiler.
 struct Piece {
   Bytes bytes{};
   std::vector<ResourceUse> kernels{};
-  std::string diagnostics{};  // set when there are no bytes
+  std::string diagnostics{};  // why the compiler refused the kernel; empty if it did not
 };
 
 std::optional<Piece> from_entry(const Bytes& entry) {
@@ -105,7 +105,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// Hashes everything that affects the code. Separators keep members apart: "a", "bc" differs from "ab", "c".
+/// Hashes everything that affects the code. The separators make {"a", "bc"} differ from {"ab", "c"}.
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",
@@ -120,8 +120,8 @@ Hash128 image_key(std::span<const Hash128> members, std::span<const std::string>
   return hash128(text);
 }
 
-/// The kernel cache during one build. It writes precompiled headers only when the build ends, so that kernels are
-/// stored first if the disk is nearly full.
+/// The kernel cache during one build. Its destructor writes the precompiled headers, so that the kernels are stored
+/// first if the disk is nearly full.
 class BuildCache : public HeaderStore {
  public:
   explicit BuildCache(KernelCache& kernels) : kernels(kernels) {}
@@ -152,10 +152,11 @@ CodegenResult compile(const KernelSource& source, const Chip& chip, HeaderStore&
   return result;
 }
 
-/// Kernels being compiled, so that no two threads compile the same kernel.
+/// The keys of the kernels that are being compiled, so that no two threads compile the same kernel.
 class InFlight {
  public:
-  /// Returns true if the caller must compile `key` and call `done`; otherwise waits for another thread to finish it.
+  /// Returns true if no other thread works on `key`; the caller must then call `done`. Otherwise waits for that thread
+  /// and returns false.
   bool begin(const Hash128& key) {
     std::unique_lock lock(mutex_);
     auto [entry, mine] = busy_.insert({key, 0});
@@ -221,7 +222,7 @@ int default_threads() {
 /// The sources, followed by the shared parts that they request in lines WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // for each source, the index of the kernel that needs it (for a kernel, its own index)
+  std::vector<size_t> asker;  // for a kernel, its own index; for a part, the index of the first kernel that requests it
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
@@ -255,9 +256,9 @@ WithParts with_parts(std::span<const KernelSource> sources) {
 
 /// The distinct kernels among the sources.
 struct Distinct {
-  std::vector<size_t> source;  // index of the first source of each
+  std::vector<size_t> source;  // for each kernel, the index of its first source
   std::vector<Hash128> keys;
-  std::vector<std::vector<size_t>> all;  // indices of all sources of each
+  std::vector<std::vector<size_t>> all;  // for each kernel, the indices of all its sources
 };
 
 Distinct find_distinct(std::span<const KernelSource> sources, const Chip& chip, const std::string& compiler) {
@@ -334,12 +335,12 @@ BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, cons
   return built;
 }
 
-/// A build on its own thread. Its caller may stop waiting, because the compiler cannot be interrupted within a kernel.
+/// A build on its own thread. The caller may stop waiting for it, because a running compilation cannot be interrupted.
 struct WatchedBuild {
   std::vector<KernelSource> sources;
   Chip chip;
   BuildOptions options;
-  std::function<void(int, int)> progress;  // guarded by the mutex; null once the caller has left
+  std::function<void(int, int)> progress;  // guarded by the mutex; null after the caller has stopped waiting
   std::atomic<bool> given_up = false;
   std::mutex mutex = {};
   std::condition_variable changed = {};
@@ -362,7 +363,7 @@ struct WatchedBuild {
     changed.notify_all();
   }
 
-  /// Waits until the build is done, or until `watch` ends the wait; then sets `given_up`.
+  /// Waits until the build is done. If `watch` is over before that, sets `given_up` and returns.
   void wait(Watch& watch) {
     constexpr std::chrono::milliseconds between_looks{10};
     std::unique_lock lock(mutex);
@@ -380,7 +381,7 @@ struct WatchedBuild {
 class LeftBuilds {
  public:
   static LeftBuilds& instance() {
-    // Constructs the static objects that a build uses first, because static objects are destroyed in reverse order.
+    // Constructs the static objects of a build before `builds`, because static objects are destroyed in reverse order.
     codegen(), in_flight(), KernelCache::shared();
     static LeftBuilds builds;
     return builds;

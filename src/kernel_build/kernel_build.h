@@ -15,16 +15,16 @@ class KernelPack;
 struct PackEntry;
 
 struct BuildOptions {
-  int threads = 0;                      ///< compiler threads; 0: one for each CPU that this process may use
-  KernelCache* cache = nullptr;         ///< null: the shared cache of the process; with a watch (base/watch.h) it must
-                                        ///< live as long as the process
+  int threads = 0;  ///< compiler threads; 0: one for each CPU that this process may use
+  /// Null: the shared cache of the process. With a watch (base/watch.h), the cache must live as long as the process.
+  KernelCache* cache = nullptr;
   const KernelPack* pack = nullptr;     ///< searched after the cache
   std::vector<std::string> exported{};  ///< symbols that a CPU image exports; empty: all entries
   std::function<void(int done, int total)>
-      progress{};  ///< called after each kernel, from any of the threads, one at a time
+      progress{};  ///< called after each kernel by the thread that compiled it; calls never overlap
 };
 
-/// A source, by index, that the compiler refused or crashed on.
+/// A source that the compiler refused or crashed on. `index`: its index among the sources.
 struct KernelFailure {
   size_t index = 0;
   std::string diagnostics;
@@ -38,18 +38,18 @@ struct BuiltKernels {
 };
 
 /// Builds one loadable image: looks up each distinct source in the cache, compiles the missing ones in parallel, and
-/// links. A kernel that several threads request is compiled once. If everything is cached, the code generator is not
+/// links. A kernel that several threads request is compiled once. If the image is cached, the code generator is not
 /// opened. Refused sources are listed in the result; a failed link is an internal error; a missing code generator is
-/// E205. If the thread's watch ends the work (E403, E404), compilations that are running still finish and are cached,
-/// but no others start.
+/// E205. If the thread's watch ends the work (E403, E404), running compilations finish and are cached, but no new
+/// compilations start.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
 /// Builds kernels. A refused source is an internal error with the compiler's messages and the source.
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
-/// Compiles kernels and their shared parts for a pack (kernel_build/kernel_pack.h), for the chip's features that
-/// kernels test (plain_chip). Leaves out refused kernels. Does not read `options.pack`.
+/// Compiles kernels and their shared parts for a pack (kernel_build/kernel_pack.h). The target is plain_chip(chip),
+/// without the features that no kernel tests. Leaves out refused kernels. Does not read `options.pack`.
 std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
                                       const BuildOptions& options = {});
 

@@ -50,7 +50,7 @@ bool is_private_file(int fd, struct stat& info) {
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0;
 }
 
-/// Reads the data of an entry; nothing if the file is damaged or has another key.
+/// Reads the data of an entry; nothing if the file is damaged, has another key or may be written by other users.
 std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   struct stat info{};
   CacheHeader header;
@@ -64,7 +64,7 @@ std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   return Bytes(std::move(data));
 }
 
-/// Sets the modification time, which is the time of last use, at most once an hour, so that reads seldom write.
+/// Sets the modification time, which is the time of the last use. Does so at most once an hour to save writes.
 void touch(int fd) {
   struct stat info{};
   if (::fstat(fd, &info) == 0 && info.st_mtime + hour < ::time(nullptr)) ::futimens(fd, nullptr);
@@ -92,7 +92,7 @@ std::vector<File> files_in(int folder) {
   return files;
 }
 
-/// Returns a name that is unique among threads, processes and machines that share the file system.
+/// Returns a name with process id, time and a count, so that writers that share the file system use different names.
 std::string temporary_name() {
   static std::atomic<uint64_t> count = 0;
   timespec now{};
@@ -149,7 +149,7 @@ void KernelCache::warn(const std::string& what) {
   log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()), " is not used: ", what);
 }
 
-/// Returns the folder's descriptor; -1 without a warning if it does not exist and `create` is false.
+/// Returns the folder's descriptor, or -1 if it cannot be used. A missing folder causes a warning only with `create`.
 int KernelCache::open_folder(bool create) {
   std::scoped_lock lock(mutex_);
   if (limit_ <= 0 || unusable_) return -1;
@@ -180,7 +180,7 @@ std::optional<Bytes> KernelCache::get(const Hash128& key) {
   return data;
 }
 
-/// Stops writing; existing entries are still read.
+/// Warns once and ends writing because of the error `code` (errno); existing entries are still read.
 void KernelCache::stop_writing(int code) {
   if (is_full_.exchange(true)) return;
   log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()),

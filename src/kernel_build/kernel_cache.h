@@ -30,7 +30,7 @@ struct CacheEntry {
 ///
 /// The folder has mode 0700 and belongs to the user; symbolic links are not followed. Entries are written atomically
 /// with key, size and checksum; a damaged entry counts as absent. An unusable folder causes one warning, never an
-/// error. When the size exceeds the limit, the least recently used entries are removed. Thread-safe.
+/// error. If the size exceeds the limit, `prune` removes the least recently used entries. Thread-safe.
 class KernelCache {
  public:
   /// Uses `folder`/kernels, created at the first write. `limit` in bytes; if 0 or less, nothing is read or written.
@@ -48,8 +48,8 @@ class KernelCache {
   std::vector<CacheEntry> list();
   /// Removes every entry; returns how many.
   int64_t clear();
-  /// If the limit is exceeded, removes the least recently used entries until at most 3/4 of it is used. `put` calls
-  /// this if no process did for an hour, or if this process has written 1/16 of the limit since the last call.
+  /// If the limit is exceeded, removes the least recently used entries until at most 3/4 of the limit is used. `put`
+  /// calls this from time to time.
   void prune();
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -67,7 +67,7 @@ class KernelCache {
   int fd_ = -1;                        // the open folder; -1: not open
   bool unusable_ = false;              // a warning was given; the folder is not tried again
   std::atomic<bool> is_full_ = false;  // a write failed and a warning was given
-  std::atomic<int64_t> written_ = 0;   // bytes put since the last prune
+  std::atomic<int64_t> written_ = 0;   // bytes that this object wrote since its last prune
 };
 
 }  // namespace weft

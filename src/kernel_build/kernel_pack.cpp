@@ -63,7 +63,7 @@ std::string KernelPack::read_places(const std::string& compiler) {
   return is_whole ? "" : "it is damaged";
 }
 
-/// Returns the data of the frame at an offset; empty if it is damaged.
+/// Returns the decompressed data of the frame at an offset of the file; empty if the frame is damaged.
 Bytes KernelPack::unpack(uint64_t offset) const {
   std::scoped_lock lock(mutex_);
   if (frame_ == offset) return frame_data_;

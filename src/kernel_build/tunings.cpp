@@ -70,7 +70,7 @@ const Sqlite& sqlite() {
   return functions;
 }
 
-/// An open database. `table_version` is the version of Weft's table; files with another version are refused as foreign.
+/// An open database of tunings. A file with another version than `table_version` is refused; a new file has version 0.
 class Database {
  public:
   Database(const fs::path& file, bool create) : file_(file) {
@@ -110,7 +110,7 @@ class Database {
     if (sqlite().prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) refuse();
     return Statement(statement);
   }
-  /// Returns true if there is a row.
+  /// Runs the statement up to its next row; returns false if there is no further row.
   bool step(const Statement& statement) const {
     int code = sqlite().step(statement.get());
     if (code != SQLITE_ROW && code != SQLITE_DONE) refuse();

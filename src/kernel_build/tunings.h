@@ -26,10 +26,10 @@ struct Tuning {
   bool operator==(const Tuning&) const = default;
 };
 
-/// Returns "sm_90a, NVIDIA H200": the chip and, for a GPU, its model if known.
+/// Returns the chip and, unless `device` is empty, the device's name: "sm_90a, NVIDIA H200".
 std::string chip_key(const Chip& chip, std::string_view device = {});
 
-/// A SQLite database of tunings with the newest time of each candidate. Processes may share it. Errors are E106.
+/// A SQLite database of tunings with the newest time of each candidate. Processes may share it. Errors throw E106.
 class TuningStore {
  public:
   /// Creates the file at the first put, in a folder accessible to this user only.
@@ -39,10 +39,10 @@ class TuningStore {
   const std::filesystem::path& file() const { return file_; }
 
   void put(std::span<const Tuning> tunings);
-  /// Returns all tunings, ordered by chip, library, problem and time.
+  /// Returns all tunings, ordered by chip, library, problem and nanoseconds.
   std::vector<Tuning> all() const;
-  /// Returns the tunings of a chip and a build of the kernel library. If `chip` names no model, returns those of the
-  /// model with the most entries.
+  /// Returns the tunings of a chip and a build of the kernel library. If `chip` names no model, returns the tunings of
+  /// the model with the most entries.
   std::vector<Tuning> known_for(const std::string& chip, const std::string& library) const;
   /// Removes all tunings; returns how many.
   int64_t clear();
@@ -51,11 +51,11 @@ class TuningStore {
   std::filesystem::path file_;
 };
 
-/// Returns the default store's tunings for a chip; if it cannot be read, warns once and returns none.
+/// Returns the default store's tunings for a chip; if the store cannot be read, warns once and returns none.
 std::vector<Tuning> kept_tunings(const std::string& chip);
 
 /// Returns a Chooser that takes the fastest measured candidate if it is at least 3 % faster than the cost model's
-/// choice. It takes the cost model's choice otherwise, and if that choice was not measured.
+/// choice. Otherwise, or if the cost model's choice was not measured, it takes the cost model's choice.
 Chooser choose_by(std::span<const Tuning> tunings);
 
 /// Convert tunings to JSON text (schema weft.tunings.1) and back. parse_tunings throws E212 for malformed text.

@@ -3,8 +3,8 @@
 /// Attention, softmax(score(q k^T)) v, by online softmax, so that only one block of the scores exists at a time. Keys
 /// come in blocks; each query row keeps its maximum and sum, and rescales earlier results when the maximum grows.
 ///
-/// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
-/// bytes, so any element type and any strides cost little. Query heads of a key-value head share its packing.
+/// CPU: the products q k^T and weights by v run on the kernel of micro.h; keys and values of a block are packed to
+/// scratch as words of four bytes, which all query heads of a key-value head share. Any type and strides cost little.
 #include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"
@@ -44,7 +44,7 @@ WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   }
 }
 
-/// Returns 8 units of a row as words. The row has `elements` elements left; words beyond these are 0.
+/// Returns 8 units of a row as words. The row has `elements` elements left; further elements are 0.
 template <class Mac, class T>
 WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   constexpr int E = 8 * Mac::group;
@@ -52,7 +52,7 @@ WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   return __builtin_bit_cast(Vec<f32, 8>, convert<typename Mac::Direct>(raw));
 }
 
-/// Returns one unit of each of L columns as words: `keys` rows and `cols` columns are real, the others are zero.
+/// Returns one unit of each of L columns as words. Keys from `keys` on and columns from `cols` on are zero.
 template <class Mac, int L, class T>
 WEFT_INLINE Vec<f32, L> unit_of_columns(const T* from, i64 stride, i64 keys, i64 cols) {
   const auto row = [&](const T* at) WEFT_LAMBDA {
@@ -106,8 +106,8 @@ WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* 
   }
 }
 
-/// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. Keys are the columns of the first
-/// product (q k^T) and the summed dimension of the second.
+/// Row pointers of a tile that attends to only the first `seen` keys of a block. Keys are the columns of the product q
+/// k^T or, with `summed`, the summed dimension of the product of weights and values.
 template <class Mac, GemmTile tile>
 struct SeenRows : TileRows<Mac, tile> {
   i64 seen;
@@ -116,8 +116,8 @@ struct SeenRows : TileRows<Mac, tile> {
   WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, tasks::gemm_units(seen, Mac::group)) : all; }
 };
 
-/// Returns e^x for x <= 0 (and NaN); 0 where the result would be denormal. x * log2(e) is rounded once. The error that
-/// this causes is at most 2^-24 of the row's largest weight, which is 1.
+/// Returns e^x for x <= 0 (and NaN), but 0 instead of a denormal. The product x * log2(e) is rounded once. This error
+/// is at most 2^-24 of the row's largest weight, which is 1.
 template <class V>
 WEFT_INLINE V quick_exp_not_above_0(V x) {
   const V y = x * constant<V>(1.44269504088896340736);
@@ -159,20 +159,20 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
     sum += e;
   }
   WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(to + j, nothing, Full{});
-  const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // or there are no sums yet
+  const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // -infinity: there are no sums yet
   const f32 shrink = keeps ? 1 : lane(quick_exp_not_above_0(splat<f32, L>(state.largest - shift)), 0);
   state.sum = state.sum * shrink + reduce_add(sum);
   state.largest = top;
   return shrink;
 }
 
-/// Runs tasks [begin, end) of tasks::attention_blocks(tile, batch, kv_heads, heads / kv_heads * queries, keys).tasks.
-/// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to
-/// (all, causal, a window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw
-/// products into scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the
-/// output; L is tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN.
-/// `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 also rounds the exponentials to bf16,
-/// but not their sum. Scratch: tasks::attention_scratch_bytes.
+/// Runs this call's share of the tasks of tasks::attention_blocks for heads / kv_heads * queries rows. q, k and v are
+/// of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to (all, causal, a
+/// window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw products into
+/// scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the output; L is
+/// tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN. `Mac` multiplies: MacF32, or
+/// MacBf16 on processors that multiply bf16. MacBf16 also rounds the exponentials to bf16, but not their sum. Scratch:
+/// tasks::attention_scratch_bytes.
 template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,

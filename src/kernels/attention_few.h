@@ -18,7 +18,7 @@ struct FewState {
   f32 top = -__builtin_inff(), sum = 0;
   Vec<f32, V> out = {};
 
-  /// Raises `top` to `high`, which must not be lower, and rescales the sums.
+  /// Raises `top` to `high`, which must not be lower than `top`, and rescales the sums.
   WEFT_INLINE void raise(f32 high) {
     const f32 shrink = top == -__builtin_inff() ? 0 : exp(top - high);
     top = high;
@@ -79,16 +79,15 @@ WEFT_INLINE void join_waves(const L&, const WEFT_SHARED_SPACE f32* parts, f32 no
 #endif
 }
 
-/// Keys and values whose loads are in flight.
+/// Keys and values that are being loaded.
 template <class T, int V, int AtOnce>
 struct FewKeys {
   Vec<T, V> k[AtOnce], v[AtOnce];
 };
 
-/// Does what attention_gpu does; `store` receives four columns at a time. Requirements: D >= d and D >= dv; D *
-/// sizeof(T) / 16 is a power of two <= wave_size; `Rows` >= heads / kv_heads * queries; rows of q, k and v begin on
-/// multiples of 16 bytes; d and dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of
-/// Split.
+/// Computes attention as attention_gpu does; `store` receives four columns at a time. Requirements: D >= d and D >= dv;
+/// D * sizeof(T) / 16 is a power of two <= wave_size; `Rows` >= heads / kv_heads * queries; rows of q, k and v begin on
+/// multiples of 16 bytes; d and dv are multiples of 8. Blocks: at most Split * batch * kv_heads, in clusters of Split.
 template <class T, int D, int Rows, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
           class Store>
 WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,

@@ -7,7 +7,7 @@
 ///     attention_gpu<f16, 64>(WEFT_LAUNCH, sizes, q, k, v, keys_of, score, store);
 ///
 /// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head,
-/// query, col, v, lanes), all for one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
+/// query, col, v, lanes), where s and v have one lane. q, k and v are global pointers to T; their rows are dense.
 
 #include "attention_wgmma.h"
 #include "gemm_gpu.h"
@@ -123,7 +123,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The end of the keys of the block's rows. It never falls from query to query, so each head's last row decides.
+    // The end of the keys of the block's rows: the end for the last row of a head, because ends rise with the query.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);

@@ -10,12 +10,12 @@ namespace weft::kernel {
 struct KeyRange {
   i64 begin, end;
   f32 sink = -__builtin_inff();
-  /// Returns the sum of weights before the first key: the weight of the sink. Each weight is e^(score - largest).
+  /// Returns the sum of weights e^(score - largest score) before the first key: 1 for a sink, otherwise 0.
   WEFT_INLINE f32 first_sum() const { return sink == -__builtin_inff() ? 0 : 1; }
 };
 
 #ifdef WEFT_GPU
-/// The sizes of an attention (attention.h), and the strides {batch, head, row} of its operands in elements.
+/// Sizes of an attention (attention.h): a query or key has d elements, a value dv. q, k, v: strides {batch, head, row}.
 struct AttentionSizes {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
   i64 q[3], k[3], v[3];

@@ -31,8 +31,8 @@ template <class T, int Rows, int D>
 struct PanelStage {
   static constexpr int apart = 16;  // rows that the 128 threads of the loader copy at once
   static WEFT_INLINE int row() { return thread_id() % 128 / 8; }
-  /// Starts copying; `rows_left` rows from this thread's row on are in the matrix. The others, and columns from `width`
-  /// on, become zero. `next_row()` returns the begin of this thread's first row, then of the row `apart` rows further
+  /// Starts copying. From this thread's row on, the matrix has `rows_left` rows; later rows, and columns from `width`
+  /// on, become zero. `next_row()` returns the address of this thread's first row, then of the row `apart` rows further
   /// on, and so on.
   template <class NextRow>
   static WEFT_INLINE void start(u32 to, int rows_left, int width, const NextRow& next_row) {
@@ -70,7 +70,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Turns scores `s` into softmax weights, and writes the factors that rescale earlier sums to `shrink`.
+/// Replaces the scores `s` by softmax weights, and writes the factors that rescale earlier sums to `shrink`.
 template <class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, f32 (&shrink)[2]) {
   constexpr int count = sizeof(s.v) / sizeof(f32);
@@ -145,9 +145,9 @@ struct QueryPlace {
 /// keys. All numbers fit in 32 bits, where division is fast.
 struct alignas(16) AttentionTask {
   u32 batch, kv_head, head0, length;
-  u32 first, all_rows;              // first row of the block; rows of the key-value head
-  QueryPlace begin;                 // of the first row
-  int first_step, steps, past_key;  // first and number of the block's steps; end of its keys
+  u32 first, all_rows;              // first row of the block; number of rows of the key-value head
+  QueryPlace begin;                 // head and query of the first row
+  int first_step, steps, past_key;  // first step and number of steps of the block; end of its keys
   /// Returns the place of a row of the block. It divides only if the row belongs to a later head than the first row.
   WEFT_INLINE QueryPlace place(u32 row) const {
     const u32 query = begin.query + (row - first);
@@ -164,7 +164,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 part, u32 
   t.all_rows = group * t.length;
   const u32 in_group = t.first < t.length ? 0 : t.first / t.length;
   t.begin = {t.head0 + in_group, t.first - in_group * t.length};
-  // The keys that any row of the block sees. Ranges move with the query, so the first and last row of each head decide.
+  // The keys that any row of the block sees. Ranges rise with the query, so the first and last row of each head decide.
   i64 begin_key = z.keys, end_key = 0;
   const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
   u32 head = t.begin.head, query = t.begin.query;
@@ -201,7 +201,7 @@ struct ThreadRows {
   }
 };
 
-/// Turns the products q k of the keys from `key0` on into scores; keys that a row does not see get -infinity.
+/// Replaces the products q k of the keys from `key0` on by scores; keys that a row does not see get -infinity.
 template <class Core, class Score>
 WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRows& rows, const Score& score) {
   const int past = key0 + 2 * Core::c_count;
@@ -266,7 +266,7 @@ struct RingGates {
   static WEFT_INLINE void pass(u32 at) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
   }
-  /// Passes when all copies that this thread has started are done.
+  /// Arrives at the barrier when all copies that this thread has started are done.
   static WEFT_INLINE void pass_when_copied(u32 at) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
   }
@@ -325,7 +325,7 @@ struct AttentionBlock {
   static constexpr int gates_at = ring_bytes + rows * D * 2, sums_at = gates_at + attention_gate_bytes;
   u32 ring, queries;
   RingGates<tiles> gates;
-  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: how many
+  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: their number
   template <class L>
   WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
       : ring(shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared)),
@@ -355,9 +355,9 @@ struct AttentionBlock {
     WEFT_UNROLL for (int i = 0; i < 3; i++) words_of(slot)[i] = words.v[i];
   }
   static WEFT_INLINE int next(int slot) { return slot == 2 ? 0 : slot + 1; }
-  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 32 MiB of L2 form a section, in which
-  /// pieces of later rows come first: with a causal mask they see more keys. Every second round goes backwards, and the
-  /// incomplete rounds at the ends of sections begin at different blocks, so that all blocks have equal work.
+  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 32 MiB of L2 form a section, in
+  /// which pieces of later rows come first: with a causal mask they see more keys. Every second round goes backwards,
+  /// and the incomplete rounds at the ends of sections begin at different blocks, so that blocks have about equal work.
   template <class KeysOf, class Work>
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
     constexpr i64 cache = 32 << 20;
@@ -416,7 +416,7 @@ WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block
     block.gates.pass_when_copied(block.gates.full + 8 * at.slot);
     at.advance();
   };
-  P values = v;  // of the step before; none yet
+  P values = v;  // values of the previous step; none for the first step
   int key = 0, past_key = 0;
   bool has_task = false;
   int slot = 0;
@@ -461,8 +461,8 @@ WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block
   wait_async_groups<0>();
 }
 
-/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring keys,
-/// the first with an even number, or one; `store` takes two or four columns. D is 64 or 128, at least d and dv;
+/// Computes attention as attention_gpu does; weights are 2^(factor * score), factor > 0. `score` gets two neighbouring
+/// keys, the first with an even number, or one; `store` takes two or four columns. D is 64 or 128, at least d and dv;
 /// rows of q, k and v begin on multiples of 16 bytes, d and dv are multiples of 8. A block has `Groups` warp groups and
 /// the loader. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads * queries, 64 * Groups) in clusters of
 /// Split, or fewer. Dynamic shared memory: tasks::attention_group_bytes. `in_turns`: the two warp groups start products
@@ -511,7 +511,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
   };
   const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
   RowState state{.factor = factor};
-  int before = -1;  // slot of the task whose results are in `out`, with this state of its rows
+  int before = -1;  // slot of the task that `out` and `state` belong to; -1: none
   const auto finish = [&]() WEFT_LAMBDA {
     const AttentionTask task = block.task(before);
     if constexpr (Split == 1) store_rows<D>(task, out, state, none, z.dv, store);

@@ -26,7 +26,7 @@ inline constexpr int block_panels = tasks::block_dot_panels, block_lanes = nativ
 /// Sizes of a product. `k` is the number of elements of a row of x; weights are padded to whole blocks.
 struct BlockDotSizes {
   i64 m = 0, n = 0, k = 0, block = 32;
-  bool zeros = false;  ///< there are zero points; otherwise the zero point is half the range
+  bool zeros = false;  ///< there are zero points; otherwise each zero point is 2^(Bits - 1)
   constexpr i64 blocks() const { return tasks::ceil_div(k, block); }
 };
 
@@ -43,7 +43,7 @@ struct PackedBlock {
   }
 };
 
-/// Returns the index in k of part `i` of a word; part 0 has the lowest bits.
+/// Returns the k, counted from the word's first k, of part `i` of a word; part 0 has the lowest bits.
 template <int Bits>
 constexpr int k_of_part(int i) {
   return Bits == 4 ? i % 2 * 4 + i / 2 : i;
@@ -63,7 +63,7 @@ WEFT_INLINE u32 ordered_word(u32 bits) {
 }
 
 /// Packs weights w[n, blocks * block] (the lowest bits of a byte first), scale[n, blocks] and zero[n, blocks]. Rows of
-/// `zero` are `zero_stride` bytes apart. Tasks: groups of columns.
+/// `zero` are `zero_stride` bytes apart. A task packs one group of columns.
 template <int Bits, class L, class Scale>
 WEFT_INLINE void pack_blocks(const L& launch, const BlockDotSizes& s, const u8* w, const Scale* scale, const u8* zero,
                              i64 zero_stride, u8* to) {
@@ -150,8 +150,8 @@ struct ByteRows {
   const i32* sums;
 };
 
-/// A row in scratch. `x` has the row's numbers in the order of the parts of words. Each number is divided by the value
-/// of the lowest bit of its part in its half word, so that only half words are shifted. `sums`: the sum of each block.
+/// A row in scratch. `x`: the row's numbers in the order of the parts of words, each divided by the value of the lowest
+/// bit of its part, because block_micro masks parts without a shift. `sums`: the sum of each block.
 struct SpreadRow {
   const f32 *x, *sums;
 };
@@ -176,8 +176,8 @@ WEFT_INLINE void spread_row(const BlockDotSizes& s, const Load& load, i64 row, f
   }
 }
 
-/// Adds the products of R rows and V panels, from `panel` on, over all blocks of the group at `b`. The upper half of a
-/// word is shifted down first, because the conversion to float would take its highest bit for a sign.
+/// Computes the products of R rows and V panels, from `panel` on, over all blocks of the group at `b`. Shifts the upper
+/// half of a word down, because the conversion to float would take its highest bit for a sign.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const SpreadRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {
@@ -233,8 +233,8 @@ struct ByteRow {
 };
 
 /// Exact sums of four products of an unsigned and a signed byte in each lane. AVX2 without VNNI sums pairs in 16 bits.
-/// With 4-bit weights, sums over 32 elements of k fit in 16 bits. In 8-bit weights the highest bit is flipped
-/// (`offset`), so that a pair of products fits.
+/// With 4-bit weights, sums over 32 elements of k fit in 16 bits. `offset` is subtracted from 8-bit weights, so that a
+/// pair of products fits.
 template <int Bits>
 struct QuadSum {
   static constexpr int L = block_lanes;
@@ -298,7 +298,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
       const i64 words = least(32 / per, at.words - begin);
       WEFT_NO_UNROLL for (i64 word = 0; word < words; ++word, from += block_panels * L * 4) {
         fetch_ahead<R>(from);
-        I w[2][V];  // 4 bits: low halves, high halves
+        I w[2][V];  // [0]: low halves of bytes; [1]: high halves (4 bits only)
         WEFT_UNROLL for (int v = 0; v < V; ++v) {
           Vec<u32, L> bits;
           __builtin_memcpy(&bits, from + v * (L * 4), sizeof(bits));
@@ -316,7 +316,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
       I sums[R];
       F factors[R];
       WEFT_UNROLL for (int r = 0; r < R; ++r) {
-        sums[r] = I(begin == 0 ? rows[r].sums[block] : 0);  // subtract zero points once per block
+        sums[r] = I(begin == 0 ? rows[r].sums[block] : 0);  // zero points are subtracted once per block
         if constexpr (!Zeros) sums[r] *= (1 << (Bits - 1)) - QuadSum<Bits>::offset;
         factors[r] = F(rows[r].scales[block]);
       }
@@ -338,7 +338,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
 
 // --- the whole product -----------------------------------------------------------------------------------------------
 
-/// Computes R rows of one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
+/// Computes R rows of one group of columns, V panels at a time. Rows from `count` on repeat a row and are not stored.
 template <int Bits, bool Zeros, int R, int V, class Row, class Store>
 WEFT_INLINE void block_rows(const BlockDotSizes& s, const Row* rows, i64 row, i64 count, i64 column, const u8* b,
                             const Store& store_to) {
@@ -356,7 +356,7 @@ WEFT_INLINE void block_rows(const BlockDotSizes& s, const Row* rows, i64 row, i6
   }
 }
 
-/// Runs tasks [begin, end) of block_dot_blocks(...).tasks; `Zeros` is `s.zeros`. `store(row, col, Vec<f32,
+/// Runs this call's share of the tasks of block_dot_blocks; `Zeros` is `s.zeros`. `store(row, col, Vec<f32,
 /// block_lanes>, lanes)` takes each finished vector. Scratch: tasks::block_dot_scratch bytes (rows of bytes need none).
 template <int Bits, bool Zeros, class L, class Rows, class Store>
 WEFT_INLINE void block_dot(const L& launch, const BlockDotSizes& s, const Rows& rows, const u8* b, const Store& store) {

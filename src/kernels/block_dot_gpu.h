@@ -3,8 +3,8 @@
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
 /// block of k. Weights are read as they are stored, [n][k], and unpacked in registers.
 ///
-/// A few rows use `block_gemv`, or on NVIDIA gemv_ring if they are 16-bit floats. More rows use gemm_gpu, which reads B by
-/// `load_weights`.
+/// A few rows use `block_gemv`, or on NVIDIA gemv_ring if they are 16-bit floats. More rows use gemm_gpu, which reads B
+/// by `load_weights`.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -14,7 +14,7 @@
 namespace weft::kernel {
 
 /// Weights w[n][blocks * Block], the lowest bits of a byte first, and scale[n][blocks]. With `Zeros`, also
-/// zero[n][blocks], in rows of `zero_stride` bytes; without, the zero point is half of the weights' range.
+/// zero[n][blocks], in rows of `zero_stride` bytes; otherwise each zero point is 2^(Bits - 1).
 template <int Bits_, int Block_, bool Zeros, class Scale_>
 struct BlockWeights {
   using Scale = Scale_;
@@ -182,8 +182,8 @@ struct WeightPairs {
   WEFT_INLINE static Vec<u32, 2> in_pair_order(Vec<u32, 2> x) { return x; }
 };
 
-/// The scales or zero points of a step of gemv_ring: `Count` for each of its columns. Staged: copied to shared memory with
-/// the weights. `Aligned`: those of each column begin on a multiple of 4 bytes.
+/// The scales or zero points of a step of gemv_ring: `Count` for each of its columns. Staged: copied to shared memory
+/// with the weights. `Aligned`: each column's factors begin on a multiple of 4 bytes.
 template <class E, int Count, bool Aligned>
 struct StepFactors {
   static constexpr bool staged = Aligned && Count * sizeof(E) % 4 == 0;
@@ -191,7 +191,7 @@ struct StepFactors {
   const WEFT_GLOBAL E* all;
   i64 stride, blocks;  // elements between columns, and the elements of a column
 
-  /// Starts to copy those from `block` on of `count` columns; the others become zeros.
+  /// Starts to copy the factors of `count` columns from `block` on; factors outside of the matrix become zeros.
   WEFT_INLINE void copy(u32 to, i64 column, int count, i64 block) const {
     WEFT_UNROLL for (int i = 0; i < ceil_div(ring_columns * words, wave_size); i++) {
       const int word = lane_id() + i * wave_size, c = word / words, at = word % words * int(4 / sizeof(E));
@@ -202,7 +202,7 @@ struct StepFactors {
                    : "memory");
     }
   }
-  /// Read those of columns l / 4 and l / 4 + 8, for lane l, from shared memory or from global memory.
+  /// Read the factors of columns l / 4 and l / 4 + 8 for lane l, from shared memory or from global memory.
   WEFT_INLINE static void read(f32 (&to)[2][Count], u32 shared) {
     const auto from = (Shared<E>)(WEFT_SHARED_SPACE char*)u64(shared) + lane_id() / 4 * Count;
     WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) {
@@ -217,9 +217,10 @@ struct StepFactors {
   }
 };
 
-/// Weights for gemv_ring. An instruction of the matrix unit multiplies four words of each column, all of one block: lane
-/// l holds word l % 4 of a piece of 16 bytes, and the elements of the rows that belong to it. So the block's scale can
-/// be applied to the sums in f32. A block fills whole pieces of 16 bytes; it divides a step, or steps divide it.
+/// Weights for gemv_ring. An instruction of the matrix unit multiplies four words of each column, all of one block:
+/// lane l holds word l % 4 of a piece of 16 bytes, and the elements of the rows that belong to it. So the block's scale
+/// can be applied to the sums in f32. A block fills whole pieces of 16 bytes; it is a step, a part of a step, or
+/// several steps.
 template <class T, class W, bool Aligned>
 struct BlockColumns {
   using Of = WeightPairs<T, W::Bits>;

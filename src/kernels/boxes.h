@@ -47,8 +47,8 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
 }
 
 /// Does non-maximum suppression. A row is a class of an image: boxes [rows / classes, n, 4], scores [rows, n]. Writes
-/// the indices of the boxes that it keeps to out [rows, most], and fills the rest with -1. Tasks: rows; scratch: 16 n
-/// bytes. Each box is compared with the boxes kept before it, so the time grows with n times the number of boxes kept.
+/// the indices of the kept boxes to out [rows, most], and -1 after them. Drops boxes with a score of at most
+/// `least`, and boxes that overlap a kept box by more than `greatest`. Tasks: rows; scratch: 16 n bytes.
 template <bool Centers, class L>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
                                      f32 greatest, f32 least, i64* out) {
@@ -75,7 +75,7 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 
 #else
 /// Does non-maximum suppression on a GPU; a block computes a row. `left` [rows, n] holds the scores of the boxes that
-/// may still be kept, and -infinity for other boxes. Each pass drops the boxes that overlap the box kept last, and
+/// may still be kept, and -infinity for other boxes. Each pass drops the boxes that overlap the last kept box, and
 /// finds the best remaining box.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,

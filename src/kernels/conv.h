@@ -4,11 +4,10 @@
 /// kernel, stride, dilation, padding and groups; also the transposed convolution (gather form).
 ///
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel]; the row index runs over
-/// the pixels of all images. Direct mode reads X in place through a table of row pointers, in which taps outside the
-/// image point to a row of zeros. A transposed convolution takes its pixels phase by phase (`phased_pixel`), which
-/// skips taps that meet only zeros. Filled and Im2col modes copy (and convert) the windows of a block to scratch; they
-/// serve few channels, other types, and groups whose channels do not fill whole units. conv_padded.h is for AMX.
-/// Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each group.
+/// the pixels of all images. The modes (ConvMode) differ in how the kernel reads pixels. Direct mode reads X in place
+/// through a table of row pointers, in which taps outside the image point to a row of padding. In Direct mode, a
+/// transposed convolution takes its pixels phase by phase (`phased_pixel` of window.h) and skips taps that meet only
+/// zeros. pack_b packs the weights; a batch is a group, and k is the channels of a group. conv_padded.h is for AMX.
 #include "device.h"
 #include "gemm.h"
 #include "vec.h"
@@ -68,9 +67,9 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
 }
 
 /// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
-/// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
-/// apart, and returns true if its window is inside the image. If the windows of two neighbouring pixels lie inside the
-/// image, their pointers differ by `step` bytes.
+/// tile]. Rows past the last row repeat that row. `fill(row in the block, pixel, to)` writes the pointers of one row,
+/// tile.mr apart, and returns true if its window is inside the image. If the windows of two neighbouring pixels lie
+/// inside the image, their pointers differ by `step` bytes.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
@@ -116,7 +115,7 @@ WEFT_INLINE void set_row(T* to, T x, i64 count) {
 }
 
 /// Copies the part of an image line that a window starting at column `w0` reads; columns outside the image become
-/// `outside`. These taps and channels are contiguous in the image, too. `line` is null for a line outside the image.
+/// `outside`. The taps and channels must be contiguous in the image. `line` is null for a line outside the image.
 template <class T, class X>
 WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside, T* to) {
   const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);
@@ -139,7 +138,7 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
   }
 }
 
-/// Writes the whole window of one pixel.
+/// Copies the whole window of one pixel, line by line.
 template <class T, class X>
 WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const X* x, T outside, T* to) {
   const i64 w0 = p.at[2] * s.stride[2] - s.pad[2];
@@ -192,8 +191,8 @@ WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, co
   }
 }
 
-/// Writes pointers to the lines of one pixel's window, `step` apart. Returns true if they point into the image. Returns
-/// false if the window reaches outside; then they point into `patch`, a copy with padding.
+/// Writes pointers to the lines of one pixel's window, `step` apart. Returns true if the window is inside the image.
+/// Otherwise the pointers point into `patch`, which becomes a copy of the window with padding.
 template <class Unit, class X>
 WEFT_INLINE bool fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, X outside, X* patch,
                                     const Unit** to, i64 step) {
@@ -258,10 +257,10 @@ WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, 
 ///   Filled: every window is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 
-/// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks. `x`: input, [batch][spatial][pixel];
-/// group g reads channels from g * channels_in. `w`: packed weights. `outside` is the value of padding (a zero point; 0
-/// for floats). `store(group, row, channel of the group, Vec<Acc, lanes>, lanes)`, row = flat output pixel of all
-/// images. Scratch: tasks::conv_scratch. `is_short`: see gemm; for Im2col only.
+/// Runs this call's share of the tasks of tasks::conv_blocks. `x`: input, [batch][spatial][pixel]; group g reads
+/// channels from g * channels_in. `w`: packed weights. `outside` is the value of padding (a zero point; 0 for floats).
+/// `store(group, row, channel of the group, Vec<Acc, lanes>, lanes)`, row = flat output pixel of all images. Scratch:
+/// tasks::conv_scratch. `is_short`: see gemm; for Im2col only.
 template <class Mac, GemmTile tile, ConvMode mode, bool is_short = false, class L, class X, class Store>
 WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                       const Store& store) {
@@ -289,7 +288,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
   }
   i64 table_of = -1;
   for_tasks(launch, g.tasks, [&](i64 task) WEFT_LAMBDA {
-    // Tasks with the same rows and different groups are neighbours: they read the same cache lines and share a table.
+    // Unless n_outer is set, neighbouring tasks have equal rows: they read the same cache lines and share a table.
     const i64 columns = s.groups * g.n_blocks;
     const i64 mb = g.n_outer ? task % g.m_blocks : task / columns, at = g.n_outer ? task / g.m_blocks : task % columns;
     const i64 group = at / g.n_blocks, nb = at % g.n_blocks, row0 = mb * g.mc, col0 = nb * g.nc;

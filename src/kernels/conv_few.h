@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Convolution, also transposed, of one group to 1 to 4 output channels; channels last, vectors along input channels.
-/// A matrix product would leave most of its columns empty. Neighbouring output pixels share the loaded weights; each
-/// pixel and output channel has a vector of partial sums, which is added up at the end.
+/// A matrix product would leave most of its columns empty. Neighbouring output pixels share the loaded weights. Each
+/// pixel and output channel has a vector of partial sums, and its lanes are added at the end.
 #include "device.h"
 #include "vec.h"
 #include "window.h"
@@ -71,7 +71,7 @@ __attribute__((noinline)) static void few_tile(const ConvSizes& s, const ConvPix
   WEFT_UNROLL for (int i = 0; i < P; ++i) { WEFT_UNROLL for (int c = 0; c < C; ++c) out[i][c] = reduce_add(sum[i][c]); }
 }
 
-/// Returns the number of output pixels in a row of tiles: a line or, for a transposed convolution, one phase of a line.
+/// Returns the number of output pixels in a line or, for a transposed convolution, in one phase of a line.
 WEFT_INLINE i64 few_line(const ConvSizes& s) {
   return s.transposed ? tasks::ceil_div(s.out[2], s.stride[2]) : s.out[2];
 }
@@ -80,8 +80,8 @@ WEFT_INLINE i64 few_tasks(const ConvSizes& s) {
   return tasks::window_tasks(s.phased_rows(), few_line(s), s.channels_in, s.taps());
 }
 
-/// Runs tasks [begin, end) of few_tasks. Padding counts as zero. X and W are any float types. `store(row, channel 0,
-/// Vec<f32, 1, 2 or 4>, lanes)`, row = flat output pixel of all images. No scratch.
+/// Runs this call's share of the tasks of few_tasks. Padding counts as zero. X and W are any float types. `store(row,
+/// channel 0, Vec<f32, 1, 2 or 4>, lanes)`, row = flat output pixel of all images. No scratch.
 template <int C, class L, class X, class W, class Store>
 WEFT_INLINE void conv_few(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int P = few_pixels<C>, V = C == 3 ? 4 : C;

@@ -37,7 +37,7 @@ struct ConvRows {
   };
   WEFT_INLINE i64 pixels(i64 d, i64 h, i64 w) const { return ((d * s.in[1] + h) * s.in[2] + w) * s.pixel; }
   WEFT_INLINE Row row(i64 group, i64 row) const {
-    // Row numbers fit in 32 bits. The divisions have no branch, so those for several rows of a thread overlap.
+    // Row numbers fit in 32 bits. The divisions have no branch, so the divisions for several rows of a thread overlap.
     const u32 width = u32(s.out[2]), height = u32(s.out[1]), depth = u32(s.out[0]);
     const u32 line = u32(row) / width, plane = line / height, image = plane / depth;
     const u32 at[3] = {plane - image * depth, line - plane * height, u32(row) - line * width};

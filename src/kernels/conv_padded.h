@@ -8,8 +8,8 @@
 /// With a stride, line l is in plane l mod stride, so that the lines that a tap reads are neighbours.
 ///
 /// The taps of a line of the kernel and their channels are one run of k, so that few channels fill tiles too. The run
-/// is padded to whole tiles with zeros of B. These zeros multiply the pixels that follow the run, so an infinity or a
-/// NaN there spoils a few more sums.
+/// is padded to whole tiles with zeros of B. These zeros multiply the pixels after the run. If one of these pixels is
+/// infinite or NaN, the sum becomes NaN, although the pixel is outside the window.
 #include "conv.h"
 
 #ifdef WEFT_CPU
@@ -17,10 +17,10 @@ namespace weft::kernel {
 
 /// How conv_padded cuts its work: a task is `lines` output lines of one image by `nc` channels of one group.
 struct PaddedBlocks {
-  i64 grid;   ///< positions of a line, `grid` * stride pixels in scratch
+  i64 grid;   ///< positions of a line, which has `grid` * stride pixels in scratch
   i64 lines;  ///< output lines of a block
   i64 plane;  ///< lines of a plane in scratch
-  i64 runs;   ///< runs of k: one for each line of the kernel, or for each tap if taps are dilated
+  i64 runs;   ///< runs of k: one for each line of the kernel, or for each tap if dilated along the width
   i64 units;  ///< units of a run, with zeros
   i64 line_blocks, m_blocks, nc, n_blocks, tasks;
   bool n_outer;
@@ -49,15 +49,15 @@ constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
 template <class X>
 inline constexpr i64 padded_room = 2 * 64 / i64(sizeof(X));
 
-/// Returns the element of scratch at which an image line begins; line 0 is the first one that a block reads.
+/// Returns the offset in scratch, in elements, of an image line; line 0 is the first line that a block reads.
 template <class X>
 constexpr i64 padded_line(const ConvSizes& s, const PaddedBlocks& b, i64 line) {
   const i64 elements = b.grid * s.stride[2] * s.channels_in;
   return line % s.stride[1] * (padded_room<X> + b.plane * elements) + line / s.stride[1] * elements;
 }
 
-/// Returns the scratch bytes of a thread: a row pointer for each run, lines, and the elements that a tile reads past
-/// their last position.
+/// Returns the scratch bytes of a thread: a row pointer for each run, the copied lines, and the elements that a tile
+/// reads past the last position.
 template <class Mac, GemmTile tile>
 constexpr i64 padded_scratch(const ConvSizes& s) {
   using X = typename Mac::Direct;
@@ -112,9 +112,9 @@ struct PaddedRows {
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 
-/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`, but weights are packed with
-/// the runs as taps, whose units are a multiple of amx_side. Requirements: X is Mac::Direct; depth is 1; channels_in
-/// fill whole units, and whole tiles if dilation[2] > 1; the convolution is not transposed. Scratch: padded_scratch(s).
+/// Runs this call's share of the tasks of padded_blocks. Parameters are as for `conv`, but the taps of packed weights
+/// are the runs of k, padded to a multiple of amx_side units. Requirements: X is Mac::Direct; depth is 1; channels_in
+/// fill whole units, and whole tiles if dilation[2] > 1; the window is not transposed. Scratch: padded_scratch(s).
 template <class Mac, GemmTile tile, class L, class X, class Store>
 WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                              const Store& store) {

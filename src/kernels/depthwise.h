@@ -76,8 +76,8 @@ WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
                                      multiply_add<lanes_of<V>>(spread<G, O, from>(value), factors[from], sum));
 }
 /// Adds to sums[i] the channels at pixels[i] times the weights of one tap; the weights of neighbouring channels are
-/// `apart` elements apart. For a group that fills an AVX2 vector, each channel is broadcast by a load: keeping all its
-/// weights would take half of the registers, and permutations are slower.
+/// `apart` elements apart. For a group that fills an AVX2 vector, loads broadcast each channel: keeping all weights of
+/// the group would take half of the registers, and permutations are slower.
 template <int G, int O, int count, class X, class V, class W, class Lanes>
 WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart, Lanes lanes, V (&sums)[count]) {
   constexpr int L = lanes_of<V>;
@@ -101,7 +101,7 @@ WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart,
 template <class X, class W>
 struct DepthwiseLine {
   i64 pixel, weights;  // step between input pixels; step between the weights of taps
-  i64 ahead;           // step to the next tile; 0 if it is in the cache already
+  i64 ahead;           // step to the next tile; 0 if no prefetch is needed
   int lines;
   const X* x[depthwise_lines];
   const W* w[depthwise_lines];
@@ -202,8 +202,8 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
-/// Computes a tile's channels into `out`, where pixels are depthwise_channels apart; returns how many. Where masked
-/// vectors are expensive, the last channels, fewer than a vector, are left to depthwise_any.
+/// Computes a tile's channels into `out`, where pixels are depthwise_channels elements apart; returns how many. Without
+/// AVX-512, masked vectors are expensive; so the last channels, fewer than a vector, are left to depthwise_any.
 template <int taps, int stride, bool edge, class Acc, class X, class W>
 __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
@@ -229,8 +229,8 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs. Kernels share
-/// one compiled copy of it too.
+/// Calls group_tile with `edge` as the tile requires: for any width, stride, dilation, and groups of G inputs and O
+/// outputs. Kernels share the compiled code (WEFT_SHARED_PART).
 template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -282,7 +282,7 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
 }
 
 /// Computes channels with a tile that suits the kernel's form (tasks::depthwise_forms). Returns how many channels are
-/// done; the others are left to depthwise_any.
+/// done; depthwise_any must compute further channels.
 template <int G, int O, int from = 0, class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line,
                                    Acc* out) {
@@ -296,7 +296,7 @@ WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, c
   return GroupTiles<G, O, Acc, X, W>::run(s, t, line, out);
 }
 
-/// Returns the lines of taps for the line of output that holds pixel p; none (-1) if there are too many.
+/// Returns the lines of taps for the line of output that holds pixel p; `lines` is -1 if there are too many.
 template <class X, class W>
 WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w) {
   DepthwiseLine<X, W> line;
@@ -310,10 +310,10 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
   return line;
 }
 
-/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). A group of `s` has G input and
+/// Runs this call's share of tasks::window_tasks(s.rows(), width, channels, s.taps()). A group of `s` has G input and
 /// O output channels; a vector covers at least two input channels; padding counts as zero. `w` is [taps][G][channels
 /// out]. X and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. G = O = 1 if transposed.
-/// `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
+/// `store(row, channel, Vec<Acc, native_lanes>, lanes)`; for i32 also with 4 * native_lanes. No scratch.
 template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;
@@ -321,7 +321,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
     if (s.transposed) return depthwise_transposed<Acc>(launch, s, x, w, store);
   }
   const i64 rows = s.rows(), all = s.groups * O, chunk = tasks::window_pixels(rows, s.out[2], all, s.taps());
-  // A group of channels whose weights stay in the L1 cache.
+  // The number of channels for which the weights stay in the L1 cache.
   const i64 group = least(tasks::round_up(most(2048 / most(s.taps() * G, 1), 1), 2 * N), depthwise_channels);
   const bool far = s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel > 500'000;
   alignas(64) Acc sums[depthwise_pixels * depthwise_channels];
@@ -392,9 +392,9 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
   });
 }
 
-/// Does what `depthwise` does, for kernels of width `Taps` with stride `Step` and no dilation along the width. A thread
-/// computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of them. The
-/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: output lines * tiles * parts.
+/// Computes the same as `depthwise`, for kernels of width `Taps` with stride `Step` and no dilation along the width. A
+/// thread computes `Lanes` channels of `Pixels` neighbouring pixels, and reads each input column once. The channels of
+/// a pixel must be whole vectors that begin on multiples of 16 bytes. Threads: output lines * tiles * channel vectors.
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

@@ -2,12 +2,12 @@
 #pragma once
 /// Everything that kernels know about their device: kernel entry, buffers, sizes and task ranges; on GPUs also thread
 /// ids, barriers, shuffles and shared memory. Exactly one of WEFT_CPU, WEFT_AMD and WEFT_NVIDIA is set. Standard
-/// headers are not used. In host code (tests) everything is in namespace weft::kernel.
+/// headers are not used.
 
 #include "launch.h"
 
 #ifdef __clang__
-#pragma clang diagnostic ignored "-Wpsabi"  // vectors wider than a register never cross a real call: all is inlined
+#pragma clang diagnostic ignored "-Wpsabi"  // functions that pass vectors wider than a register are inlined
 #else
 #error "the kernel library needs clang's vector extensions"
 #endif
@@ -23,7 +23,7 @@
 #define WEFT_GPU 1
 #endif
 
-/// Leaves a class of kernel functions to a shared part that is compiled once; `header` defines the class.
+/// Declares that the functions of a class are in an object that kernels share; `header` defines the class.
 #define WEFT_SHARED_PART(header, ...) extern template struct weft::kernel::__VA_ARGS__;
 
 #define WEFT_INLINE __attribute__((always_inline)) inline
@@ -46,7 +46,7 @@ namespace weft::kernel {
 using f16 = _Float16;
 using f32 = float;
 using f64 = double;
-// Floats for storage only, as their bits; arithmetic happens after convert<f32>.
+// Floats of 16 and 8 bits that have no arithmetic: convert<f32> converts them first.
 enum class __attribute__((may_alias)) bf16 : u16 {};
 enum class __attribute__((may_alias)) f8e4m3fn : u8 {};
 enum class __attribute__((may_alias)) f8e4m3fnuz : u8 {};
@@ -69,7 +69,7 @@ WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
-/// a / b and the remainder, for a >= 0 and b > 0; fast where both fit in 32 bits (64-bit division is slow on GPUs).
+/// a / b and the remainder, for a >= 0 and b > 0. Divides in 32 bits if possible: 64-bit division is slow on GPUs.
 struct Division {
   i64 quotient, rest;
 };
@@ -97,8 +97,8 @@ struct Writers {
   u32 earlier = 0, stamp = 0;
 
   WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
-  /// Returns the fault of reading these bytes, if any. The loop counts from 0, because ptxas (12.8, 13.0) miscompiles a
-  /// loop that starts at `offset`: it runs 37 times instead of 16.
+  /// Returns the fault of reading `size` bytes at `offset`, if any. The loop counts from 0, because ptxas (12.8, 13.0)
+  /// miscompiles a loop that starts at `offset`.
   WEFT_INLINE FaultKind reads(i64 offset, i64 size) const {
     for (i64 i = 0; stamps && i < size; i++) {
       const u32 writer = __atomic_load_n(&stamps[offset + i], __ATOMIC_RELAXED);
@@ -107,7 +107,7 @@ struct Writers {
     }
     return FaultKind::none;
   }
-  /// Returns the fault of writing these bytes, if any; records the writer.
+  /// Records this task as the writer of `size` bytes at `offset`. Returns the fault of writing them, if any.
   WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
     FaultKind fault = FaultKind::none;
     for (i64 i = 0; stamps && i < size; i++) {
@@ -128,13 +128,13 @@ struct Writers {
   }
 #else
   WEFT_INLINE u32 put(i64 at) const { return __atomic_exchange_n(&stamps[at], stamp, __ATOMIC_RELAXED); }
-  WEFT_INLINE void forget(i64) const {}  // the host does this for all results of such a kernel
+  WEFT_INLINE void forget(i64) const {}  // the host does this for the results of kernels with unchecked code
 #endif
 };
 
-/// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` returns true if the elements are
-/// inside, and records a fault if not. load and store in vec.h call `readable` or `writable`, which also record a fault
-/// of `Writers`, and drop accesses outside the buffer.
+/// A pointer with the bounds of its buffer. `valid(first, count)` returns true if the elements are inside the buffer,
+/// and records a fault if not; `readable` and `writable` also record the faults that `Writers` finds. load and store in
+/// vec.h call them and drop accesses outside the buffer.
 template <class T>
 struct CheckedPointer {
   WEFT_GLOBAL T* at;
@@ -185,7 +185,7 @@ WEFT_INLINE WEFT_GLOBAL T* raw(CheckedPointer<T> p) {
   return p.at;
 }
 #else
-/// Pointer to elements of a kernel's buffer.
+/// A pointer to elements of a kernel's buffer.
 template <class T>
 using Global = WEFT_GLOBAL T*;
 #endif
@@ -209,7 +209,7 @@ WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   const i64 end = least(launch.end, total);
   WEFT_NO_UNROLL for (i64 task = launch.begin; task < end; task++) body(task);
 }
-/// Runs body(item) for this call's share of the items [0, total); on a GPU each item gets its own thread.
+/// Runs body(item) for this call's share of the items [0, total).
 template <class L, class Body>
 WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
   for_tasks(launch, total, body);
@@ -242,7 +242,7 @@ template <int Buffers = 16, int Threads = 256>
 struct Launch {
   DeviceArgs<Buffers> args;
   static constexpr int threads = Threads;
-  /// Return the number of this block, the number of blocks, and the number of this thread in the block.
+  /// Return the index of this block, the number of blocks, and the index of this thread in the block.
   static WEFT_INLINE i64 block();
   static WEFT_INLINE i64 blocks();
   static WEFT_INLINE int thread();
@@ -309,7 +309,7 @@ WEFT_INLINE LaunchPart<L, Threads> launch_part(const L& whole, int first_buffer,
 }
 
 /// Part `part` of a launch that runs the same kernel `Parts` times; this block is number `at` of the part. The buffers
-/// and sizes of a part follow those of the part before it. The sizes of the launch begin with the blocks of each part.
+/// and sizes of a part follow those of the part before it. The launch's first sizes are the numbers of blocks of parts.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;
@@ -351,7 +351,7 @@ template <class L, class Body>
 WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   WEFT_NO_UNROLL for (i64 task = launch.block(); task < total; task += launch.blocks()) body(task);
 }
-/// Runs body(item) for the items [0, total), each on one thread.
+/// Runs body(item) for this block's share of the items [0, total), each item on one thread.
 template <class L, class Body>
 WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
   for_tasks(launch, ceil_div(total, launch.threads), [&](i64 task) WEFT_LAMBDA {
@@ -407,16 +407,16 @@ WEFT_INLINE void let_next_begin() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-/// Waits until everything that the previous launch wrote can be read, and its memory overwritten. Constants, packed
-/// weights and sizes may be read before this call.
+/// Waits until the kernel may read results of the previous launch and overwrite its memory. The kernel may read
+/// constants, packed weights and sizes before this call.
 WEFT_INLINE void wait_for_inputs() {
 #ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/// Prefetches `count` elements into the L2 cache (NVIDIA only): constants that the launch reads late, such as a bias.
-/// Called before wait_for_inputs().
+/// Prefetches `count` elements into the L2 cache (NVIDIA only). For constants that a kernel reads late, such as a bias;
+/// called before wait_for_inputs().
 template <class L, class T>
 WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 count) {
 #ifdef WEFT_NVIDIA
@@ -438,9 +438,9 @@ WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 cou
   }                                                                                          \
   static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
 #define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
-/// Defines an entry whose body calls wait_for_inputs(), before it reads or writes data of other kernels.
+/// Defines an entry. Its body must call wait_for_inputs() before it reads or writes data of other kernels.
 #define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
-/// Defines the body of a kernel that a launch runs together with others: name(LaunchPart).
+/// Defines the body of a kernel that shares its launch with other kernels: name(LaunchPart).
 #define WEFT_KERNEL_PART(name) \
   template <class Part>        \
   static WEFT_INLINE void name([[maybe_unused]] const Part& weft_launch)

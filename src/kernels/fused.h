@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The functions that generated kernels use besides the header of their family: the elementwise operators (fn::op_add,
-/// fn::op_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
+/// The functions that generated kernels use in addition to the header of their family: the elementwise operators
+/// (fn::op_add, fn::op_exp ... from ops/elementwise.def), the IR's conversions, and access along a strided axis.
 #include "device.h"
 #include "math.h"
 #include "vec.h"
@@ -24,8 +24,8 @@ inline constexpr bool is_real = is_same<T, f16> || is_same<T, f32> || is_same<T,
 template <class T>
 inline constexpr bool is_signed = !is_real<T> && T(-1) < T(0);
 
-/// The elementwise operators: fn::op_add(x, y), fn::op_exp(x) ... generated from elementwise.def. A result is of the
-/// (last) operand's type, or a stored boolean.
+/// The elementwise operators: fn::op_add(x, y), fn::op_exp(x) ... generated from elementwise.def. A result has the type
+/// of the last operand, or is a stored boolean.
 namespace fn {
 
 template <class T, class V>
@@ -47,7 +47,7 @@ WEFT_INLINE auto gives_logic(M mask) {
 
 }  // namespace fn
 
-/// The lowest integer, and the highest plus 1, for saturating conversions.
+/// The lowest value of I, and the highest value plus 1, for saturating conversions.
 template <class I>
 inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 - 1)) : 0;
 template <class I>
@@ -195,7 +195,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
 #else
   // A byte shuffle gives 0 only for negative indices, so looked_up XORs elements of all parts up to the right one. To
-  // cancel the others, each part is stored XOR the part before it. Parts k and k + 8 are adjacent.
+  // cancel the earlier parts, each part is stored XOR the part before it. Parts k and k + 8 are adjacent.
   WEFT_UNROLL for (int k = 15; k > 0; k--) if (k != 8) t[k] ^= t[k - 1];
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + (k % 8 * 2 + k / 8) * 16, t[k], Full{});
 #endif
@@ -215,7 +215,7 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int least = 16, most = 32;
 #endif
   if constexpr (N < least) {
-    if constexpr (N >= 16) asm("" : "+v"(x));  // keeps x in a register, as below
+    if constexpr (N >= 16) asm("" : "+v"(x));  // keeps x in a register; see below
     return low_lanes<N>(looked_up(table, join(x, x)));
   } else if constexpr (N > most)
     return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
@@ -232,8 +232,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
     };
     return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // Step k subtracts 16 from all indices, saturating at -128, so those below 16 k are negative and read 0. Indices 0
-    // to 127 read the first eight parts; the others, minus 128, read the last eight.
+    // Step k subtracts 16 from all indices, saturating at -128, so indices below 16 k are negative and read 0. Indices
+    // 0 to 127 read the first eight parts; indices from 128 on, minus 128, read the last eight.
     using B = char __attribute__((__vector_size__(32)));
     const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
     const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {
@@ -263,7 +263,7 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
 #endif
 }
 
-/// Returns an index into an axis of `limit` elements; negative ones count from the end. For an index out of range,
+/// Returns an index into an axis of `limit` elements; negative indices count from the end. For an index out of range,
 /// records a fault for the host and returns 0.
 template <class L, class I>
 WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {

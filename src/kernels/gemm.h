@@ -18,8 +18,8 @@ struct GemmSizes {
   i64 batch = 1, m = 0, n = 0, k = 0;
 };
 
-/// Rows of A read in place: `at(batch)` is the address of row 0 as units of the Mac; `stride` is in units. Needs unit
-/// stride along k, the Mac's Direct type, and k (and the row stride) a multiple of the Mac's group.
+/// Rows of A read in place: `at(batch)` is the address of row 0 as units of the Mac; `stride` is in units. The
+/// elements have type Mac::Direct and are contiguous along k; k and the row stride are multiples of Mac::group.
 template <class At>
 struct DirectRows {
   static constexpr bool filled = false;
@@ -74,8 +74,8 @@ WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i6
 }
 
 /// One step of a block's k loop: `segments` runs of `length` units, beginning at run `segment` and unit `offset` of the
-/// rows, and at unit `panel_unit` of each panel. `first`: sums start at this step. `last`: they then go to the
-/// epilogue.
+/// rows, and at unit `panel_unit` of each panel. `first`: the sums start in this step. `last`: this step passes the
+/// sums to the epilogue.
 struct BlockStep {
   i64 segment, segments, offset, length, panel_unit;
   bool first, last;
@@ -116,7 +116,7 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
   }
 }
 
-/// Prefetches rows of A whose runs are too short for the hardware prefetcher.
+/// Prefetches the rows of A of a tile, for runs that are too short for the hardware prefetcher.
 template <class Mac, GemmTile tile, class Rows>
 WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typename Mac::Unit* zeros) {
   constexpr i64 line = 64 / sizeof(typename Mac::Unit);
@@ -147,7 +147,7 @@ WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// Copies of a panel's header and of its units for one step, the units widened. They stay in L1.
+/// A copy of a panel's header and of its units for one step, in which the units are widened. The copy stays in L1.
 template <class Mac, GemmTile tile>
 struct NearPanel {
   using Near = typename NearOf<Mac>::type;
@@ -173,7 +173,7 @@ WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
   else return join(joined<from, count / 2>(v), joined<from + count / 2, count / 2>(v));
 }
-/// Computes a whole tile over one short run. Passes its sums from registers to `finish(row of the tile, Vec<nr>)`.
+/// Computes a whole tile over one short run of units; passes the sums of each row to finish(row of the tile, Vec<nr>).
 template <class Mac, GemmTile tile, class Finish>
 WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, const typename Mac::B* b,
                             const Finish& finish) {
@@ -192,11 +192,11 @@ WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, c
   WEFT_UNROLL for (int i = 0; i < R; ++i) finish(i, joined<0, NV>(c[i]));
 }
 
-/// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
-/// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
-/// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). If the piece
-/// of B is small, it stays in the cache: the outer loop runs over tiles of rows, and each row of C is written whole.
-/// Else the outer loop runs over panels, each of which stays in the cache. With `thin`, one row has its own kernel.
+/// Runs one step for all tiles of a block. `pointers(tile index, row, rows left)` returns the rows of the tile that
+/// begins at `row` (TileRows, TableRows). `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col,
+/// end). `finish_row` is the epilogue of short_tile if sums are short. If the block's part of B is small, it stays in
+/// the cache, and the outer loop runs over tiles of rows. Otherwise the outer loop runs over panels, each of which
+/// stays in the cache. With `thin`, a block of one row runs Micro::thin.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish, class FinishRow = None>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish, const FinishRow& finish_row = {}) {
@@ -272,8 +272,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// Row pointers of one tile of a plain matrix; rows past the last repeat it. If `stride` (in units) is not 0, only the
-/// first pointer is set (see MicroCall).
+/// Row pointers of one tile of a plain matrix; rows past the last repeat its pointer. If `stride` (in units) is not 0,
+/// only the first pointer is set (see MicroCall).
 template <class Mac, GemmTile tile>
 struct TileRows {
   const typename Mac::Unit* at[tile.mr];
@@ -300,7 +300,7 @@ WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 st
   return rows;
 }
 
-/// Computes one block of one batch. `sums`: mc x nc accumulators, if k takes several steps, then room for filled rows.
+/// Computes one block of one batch. `sums`: mc x nc accumulators (for a k of several steps), then filled rows of A.
 template <class Mac, GemmTile tile, bool is_short, class Rows, class Store>
 WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks, i64 batch, i64 row0, i64 col0,
                             const Rows& a, const typename Mac::B* b, const Store& store, typename Mac::Acc* sums) {
@@ -339,10 +339,10 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
   } while (k0 < units);
 }
 
-/// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null for a batch that
-/// is not computed (if k = 0, null gives sums of 0); `store(batch, row, col, v, lanes)` receives each finished row of a
-/// tile, and the last columns one vector at a time. Scratch: tasks::gemm_scratch bytes, 64-byte aligned. `is_short`: k
-/// is at most tasks::partial_sum, so whole tiles go from registers to the epilogue, which is inlined tile.mr times.
+/// Runs this call's share of the tasks of gemm_blocks. `b_at(batch)` is packed B of that batch, or null for a batch
+/// that is not computed (if k = 0, null gives sums of 0); `store(batch, row, col, v, lanes)` receives each finished row
+/// of a tile, and the last columns one vector at a time. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
+/// `is_short`: k is at most tasks::partial_sum units, so the sums of whole tiles go from registers to the epilogue.
 template <class Mac, GemmTile tile, bool is_short = false, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
   const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Matrix product on GPUs: C[b, m, n] = A[b, m, k] B[b, k, n], batched, for any sizes (0 and 1 too), with prologues in
-/// the loads and an epilogue in the store. A block makes a `rows` x `cols` piece of C in steps of `depth`: while its
-/// waves multiply one step from shared memory, the next is being loaded from global memory into registers (double
-/// buffering).
+/// the loads and an epilogue in the store. A block computes a `rows` x `cols` piece of C in steps of `depth`: while
+/// its waves multiply a step from shared memory, they load the next step from global memory into registers.
 ///
 ///     gemm_gpu<f16, default_block_tile<f16>>(WEFT_LAUNCH, {batch, m, n, k},
 ///         along_k([&](i64 batch, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return load<8>(a + ..., lanes); }),
@@ -25,7 +24,7 @@ WEFT_INLINE auto held_vector(V v) {
   else return v;
 }
 
-/// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory. There the
+/// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory, where the
 /// elements of a row are contiguous along k, and rows are `stride` apart. Elements outside the operand are zero.
 template <class T, int Rows, int Depth, int Threads, class Operand>
 struct Stage {
@@ -53,7 +52,7 @@ struct Stage {
     if constexpr (Operand::k_first) return from.load(rows[0], slow_at, fast_at, lanes);
     else return from.load(rows[i], fast_at, lanes);
   }
-  /// Loads the piece. `slow_at`, `fast_at`: where it begins; `slow_end`, `fast_end`: the operand's sizes.
+  /// Loads the piece that begins at `slow_at`, `fast_at`. `slow_end`, `fast_end`: the operand's sizes.
   WEFT_INLINE void load(const Operand& from, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 s = slow_at + slow(i), f = fast_at + fast(i);
@@ -118,7 +117,7 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
   }
 }
 
-/// Multiplies a wave's share of a step of k: `a`, `b` are its rows and columns in shared memory, `Stride` apart.
+/// Multiplies a wave's share of a step of k: its rows `a` and columns `b` in shared memory, `Stride` elements apart.
 template <class Core, int Depth, int Stride, class P, int FM, int FN>
 WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   WEFT_UNROLL for (int k = 0; k < Depth; k += Core::k) {
@@ -135,7 +134,7 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
-/// Returns where part `part` of a split k begins; it ends where the next part begins.
+/// Returns the first k of part `part` of a split k; the part ends where the next part begins.
 template <BlockTile tile>
 WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;
@@ -256,8 +255,8 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 #endif
 
 /// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The
-/// launch has tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere
-/// the block for part p of k stores partial sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a
+/// launch has tile.threads(wave_size) threads and, if shares_in_cluster, clusters of tile.split blocks. Otherwise the
+/// block for part p of k stores partial sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a
 /// time (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {

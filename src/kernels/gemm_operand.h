@@ -44,8 +44,8 @@ struct Piece {
   i64 row, col;
 };
 
-/// The order in which blocks compute pieces of C: eight rows of pieces use the same columns of B while those are in the
-/// L2 cache. A piece has at least 256 sums, so the number of pieces fits in 32 bits, where division is fast.
+/// The order in which blocks compute pieces of C: eight rows of pieces use the same columns of B while these columns
+/// are in the L2 cache. A piece has at least 256 sums, so the number of pieces fits in 32 bits, where division is fast.
 struct PieceOrder {
   int rows, cols;
   u32 down, across, pieces;
@@ -68,12 +68,12 @@ template <class T>
 inline constexpr int default_block_side =
     wave_size == 64 ? (sizeof(T) > 4 ? 64 : 128)
                     : (sizeof(T) >= 4 || (sizeof(T) == 1 && __is_base_of(VectorCore<T>, MatrixCore<T>)) ? 64 : 128);
-/// The default tile: 256 threads; 64 bytes of k a step.
+/// The default tile: 256 threads, and 64 bytes of k in a step.
 template <class T>
 inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_block_side<T>, int(64 / sizeof(T)), 2,
                                                  wave_size == 64 ? 2 : 4};
 
-/// Elements of A and B that a thread moves at once.
+/// Elements of A or B that a thread copies at once.
 template <class T>
 inline constexpr int stage_lanes = tasks::vector_bits / 8 / sizeof(T);
 

@@ -21,7 +21,7 @@ struct SwizzledStage {
   static constexpr int V = 16 / sizeof(T), apart = Threads / 8, count = (Rows + apart - 1) / apart;
   typename Operand::Row rows[count];
   typename Operand::Walk walk;
-  int inside;  // number of this thread's rows inside the operand; others are zero and not read
+  int inside;  // number of this thread's rows inside the operand; further rows are zero and not read
   WEFT_INLINE static int part() { return thread_id() % 8; }
   WEFT_INLINE static int first() { return thread_id() / 8; }
   WEFT_INLINE static bool has_row(int i) { return Rows % apart == 0 || first() + i * apart < Rows; }
@@ -71,7 +71,7 @@ WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
 }
 
 /// Passes rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one if rows of
-/// the result are not aligned; then neighbouring threads store neighbouring elements.
+/// the result are not aligned, so that neighbouring threads store neighbouring elements.
 template <BlockTile tile, class Acc, int Lanes, class Store>
 WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
                                    const Store& store) {
@@ -108,7 +108,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();  // other blocks may still be reading these sums
 }
 
-/// The row and column of C of eight sums that a lane holds; if they lie outside of C, some place inside.
+/// The row and column of C of eight sums that a lane holds. If the sums are outside of C, some position inside of C.
 struct SumsPlace {
   i64 row, col;
   bool is_inside;
@@ -127,7 +127,7 @@ WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums,
 }
 
 /// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop stores the first sums
-/// and moves the others down, so the epilogue's code exists only a few times. Columns of C are whole vectors.
+/// and moves later sums down, so the epilogue's code exists only a few times. Columns of C are whole vectors.
 template <class Core, int FM, class Store>
 WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
                                   const Store& store) {
@@ -200,7 +200,7 @@ struct StepRing {
   const A& a;
   const B& b;
   int group_row, group_col;    // where this warp group's sums begin
-  int all, first, last, tail;  // all: number of k steps; [first, last): this block's; tail: elements in step all - 1
+  int all, first, last, tail;  // all: k steps; [first, last): steps of this block; tail: elements in step all - 1
   u32 shared;
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;
@@ -262,8 +262,7 @@ struct StepRing {
   }
 };
 
-/// Computes one piece of C, or this block's part of its k steps. `Lanes` is as in store_shared_sums; eight if k is
-/// split.
+/// Computes one piece of C, or this block's part of its k steps. `Lanes`: as in store_shared_sums; 8 if k is split.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, const A& a, const B& b,
                                   const Store& store) {
@@ -276,7 +275,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
   Ring ring(s, a, b, rank);
   ring.begin(piece);
   barrier();  // waits until the previous piece's sums have been read
-  // Not unrolled, like every short loop here: loading a kernel's code takes a large share of a short kernel's time.
+  // Not unrolled, because loading a kernel's code takes a large share of a short kernel's time.
   WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) ring.start_b(i, ring.first + i * Ring::together);
   if constexpr (tile.ahead) wait_for_inputs();
   WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) {

@@ -20,14 +20,15 @@ using tasks::ring_columns;
 /// Bytes of a column of weights in a step, and their pieces of 16 bytes.
 inline constexpr int ring_row = tasks::ring_row_bytes, ring_pieces = ring_row / 16;
 
-/// Returns the offset in a slot that this lane passes to load_matrices for pieces 0 and 1 of 16 columns: the matrices are
-/// columns 0 to 7 and 8 to 15 of piece 0, then of piece 1. XOR with 16 * p gives the offset for pieces p and p + 1, p even.
+/// Returns the offset in a slot that this lane passes to load_matrices for pieces 0 and 1 of 16 columns: the matrices
+/// are columns 0 to 7 and 8 to 15 of piece 0, then of piece 1. XOR with 16 * p gives the offset for pieces p and p + 1,
+/// p even.
 WEFT_INLINE u32 ring_read_at() {
   const int lane = lane_id(), column = lane % 8 + lane / 8 % 2 * 8;
   return u32(column * ring_row + ((lane / 16) ^ (column % 8)) * 16);
 }
 
-/// Columns of 16-bit weights, one matrix or two side by side (twins): then a task has 8 columns of each.
+/// Columns of 16-bit weights, of one matrix or of two (twins). With twins, a task has 8 columns of each matrix.
 template <class T, class B>
 struct DenseColumns {
   static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
@@ -162,10 +163,10 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
   }
 }
 
-/// Multiplies s.m rows of T (f16 or bf16), `Rows` at a time; `Rows` is 1, 2, 4 or 8. `Steps`: tasks::ring_steps. `Ahead`:
-/// the weights are constants, which are copied before wait_for_inputs(). Rows are Direct or normed; k is a multiple of
-/// 8. Shared memory: tasks::ring_shared. Thread blocks: at least ceil_div(m, Rows); no more than can run at once are
-/// useful.
+/// Multiplies s.m rows of T (f16 or bf16), `Rows` at a time; `Rows` is 1, 2, 4 or 8. `Steps`: tasks::ring_steps.
+/// `Ahead`: the weights are constants, which are copied before wait_for_inputs(). Rows are Direct or normed; k is a
+/// multiple of 8. Shared memory: tasks::ring_shared. Thread blocks: at least ceil_div(m, Rows); more blocks than can
+/// run at once are of no use.
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int waves = L::threads / wave_size, outputs = tasks::ring_outputs(W::matrices);
@@ -186,7 +187,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
 
   int slot = 0, side = 0;
   for (i64 task = first; task * outputs < s.n; task += next) {
-    f32 total[4] = {};  // columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
+    f32 total[4] = {};  // lane l: columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
     WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
       auto factors = weights.load_factors(task, ring.columns_of(task), ring.position(step));
       wait_async_groups<Stages - 2>();
@@ -224,7 +225,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
   }
   wait_async_groups<0>();
 }
-/// The same for Direct weights, or twins of them.
+/// Multiplies rows as gemv_ring does, by Direct weights or by twins of Direct weights.
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_mma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   gemv_ring<T, Rows, Stages, Steps, Ahead>(launch, s, a, DenseColumns<T, B>{b, s.k}, store);

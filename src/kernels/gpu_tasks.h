@@ -21,7 +21,7 @@ struct BlockTile {
   int split = 1;         ///< number of blocks that share the k steps of one piece (shares_in_cluster)
   bool groups = false;   ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
   bool ahead = false;    ///< B is constant: the main loop loads it before it calls wait_for_inputs()
-  bool streams = false;  ///< groups: a block computes several pieces and loads the next while storing the previous
+  bool streams = false;  ///< with groups: a block computes several pieces; it loads one while it stores another
   constexpr int threads(int wave) const { return waves_m * waves_n * wave; }
   constexpr bool operator==(const BlockTile&) const = default;
 };
@@ -31,11 +31,11 @@ constexpr bool shares_in_cluster(const BlockTile& tile, bool has_warp_groups) {
   return has_warp_groups && (tile.groups || tile.stages > 1);
 }
 
-/// Returns the elements between rows of sums in shared memory: some more than columns, which avoids bank conflicts.
+/// Returns the stride, in elements, of rows of sums in shared memory. It is padded to avoid bank conflicts.
 constexpr int sums_stride(const BlockTile& tile) { return tile.cols + 8; }
 /// Bytes of a row of a k step that warp groups multiply.
 inline constexpr int group_row_bytes = 128;
-/// Returns the distance in elements between rows of a k step in shared memory.
+/// Returns the stride, in elements, of rows of a k step in shared memory, padded by one vector.
 constexpr int step_stride(int depth, int element_bits) { return depth + vector_bits / element_bits; }
 
 /// Returns the bytes of dynamic shared memory of a block; sums have 4 bytes.
@@ -55,7 +55,7 @@ constexpr int attention_elements(int rows, int keys, int d, int vector) {
 }
 /// Most bytes of shared memory for attention_elements, and the keys in a step of the smallest block (one wave).
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
-/// Returns the largest head size: registers hold 256 elements, and the smallest block must fit shared memory.
+/// Returns the largest head size, at most 256, for which the smallest block fits shared memory.
 constexpr int attention_widest_head(int element_bits) {
   const int vector = vector_bits / element_bits;
   int d = 256;
@@ -66,7 +66,7 @@ constexpr int attention_widest_head(int element_bits) {
 
 /// Query rows of a warp group of attention_wgmma.h, and bytes for barriers.
 inline constexpr int attention_group_rows = 64, attention_gate_bytes = 384;
-/// Return the keys of a step, and the tiles of the ring buffer; a tile holds the keys or the values of a step.
+/// Return the number of keys of a step, and of tiles of the ring buffer; a tile holds the keys or the values of a step.
 constexpr int attention_group_keys(int groups) { return groups > 1 ? 128 : 64; }
 constexpr int attention_group_tiles(int groups) { return groups > 1 ? 6 : 8; }
 /// Returns the bytes of dynamic shared memory of attention_wgmma.h for elements of 16 bits.
@@ -77,17 +77,17 @@ constexpr int attention_group_bytes(int d, int groups, int split) {
 
 /// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
-/// gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and bytes of a column in a step
-/// of a wave.
+/// For gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and the bytes of a
+/// column in a step of a wave.
 inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;
 /// Return the columns of results of a task, for one matrix or two side by side, and of a call of the epilogue.
 constexpr int ring_outputs(int matrices) { return ring_columns / matrices; }
 constexpr int ring_lanes(int matrices) { return 2 / matrices; }
-/// Returns the scales of a column in a step.
+/// Returns the number of scales of a column in a step.
 constexpr int ring_factors(int weight_bits, i64 block) {
   return int(at_least(ring_row_bytes * 8 / weight_bits / block, 1));
 }
-/// Returns the steps of a wave in a task, for columns of `k` weights; those that fill the last block count.
+/// Returns the steps of a wave in a task. `k`: weights of a column, including those that pad its last block.
 constexpr int ring_steps(int threads, int weight_bits, i64 k) {
   return int(ceil_div(k * weight_bits / 8, threads / 32 * ring_row_bytes));
 }

@@ -9,7 +9,7 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// Returns the position for an index. Out of range: records a fault for the host and returns 0, or -1 if limit is 0.
+/// Returns the position for an index. For an index out of range, records a fault and returns 0; if limit is 0, -1.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
   const i64 at = checked_index(launch, index, limit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The data that pass between the host and a compiled kernel: plain structs that both sides read. No vector types and
-/// no device code, so host code built by any compiler may include this file too.
+/// The data that pass between the host and a compiled kernel. Plain structs without vector types and device code, so
+/// that host code may include this file too.
 
 namespace weft {
 
@@ -28,8 +28,8 @@ enum class FaultKind : i32 {
 struct KernelFault {
   FaultKind kind = FaultKind::none;
   i32 buffer = 0;  // index into the kernel's buffers
-  i64 offset = 0;  // first byte of the access, from the start of the buffer; may be negative
-  i64 size = 0;    // bytes of the access
+  i64 offset = 0;  // first byte of the access, from the start of the buffer, may be negative; or see FaultKind
+  i64 size = 0;    // bytes of the access; or see FaultKind
   i64 bytes = 0;   // bytes of the buffer
 };
 
@@ -42,7 +42,7 @@ struct LaunchArgs {
   const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
   KernelFault* fault = nullptr;
   // A stamp for each byte of the watched buffers: 0 if the byte is unwritten, otherwise the number of the task that
-  // wrote it. Stamps up to `earlier` belong to earlier steps. Checked kernels only.
+  // wrote it. Stamps up to `earlier` belong to earlier steps; `stamp` is the number of this task. Checked kernels only.
   u32* const* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 };
@@ -54,8 +54,8 @@ template <int Buffers>
 struct DeviceArgs {
   void* buffers[Buffers];
   const i64* sizes;
-  // Checked kernels only: the last stamp of the earlier steps, then for each buffer its bytes and the address of its
-  // stamps (0: writes are not tracked). Block number i writes the stamp (last stamp of the earlier steps) + 1 + i.
+  // Checked kernels only: the last stamp of the earlier steps, then for each buffer its size in bytes and the address
+  // of its stamps (0: writes are not tracked). Block i writes the stamp (last stamp of the earlier steps) + 1 + i.
   const i64* watched;
   KernelFault* fault;
 };

@@ -6,7 +6,7 @@
 /// MAC(class, its name, element type of A that is read in place, stored element type of B, type of sums, elements of k
 /// in a unit, units in the header of each panel). The header holds initial values of sums.
 ///
-/// MacInt16 and MacQuads also take B stored as i8. MacBf16 is MacBf16Pairs where the processor multiplies pairs.
+/// MacInt16 and MacQuads also take B stored as i8. MacBf16 is like MacBf16Pairs if the processor multiplies bf16 pairs.
 #define WEFT_FOR_MACS(MAC)                            \
   MAC(MacF32, "MacF32", f32, f32, f32, 1, 0)          \
   MAC(MacF64, "MacF64", f64, f64, f64, 1, 0)          \

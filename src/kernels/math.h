@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Elementary functions for f32 and f64, one value or a Vec of them. No library calls, no tables and no branches (but
-/// for huge arguments of sin, cos and tan, and fmod's loop), so that they vectorise on every device.
-/// Unless noted, infinity, NaN, -0 and denormal results follow IEEE 754 and C. Errors: tests/kernels/math_test.cpp.
-/// The polynomials are fitted by tools/fit_math.py.
+/// Elementary functions of numbers and of vectors, mainly f32 and f64. No library calls, no tables and no branches
+/// (except for huge arguments of sin, cos and tan, fmod, and integer pow), so that they vectorise on every device.
+/// Unless noted, infinity, NaN, -0 and denormal results follow IEEE 754 and C. Error bounds:
+/// tests/kernels/math_test.cpp. The polynomials are fitted by tools/fit_math.py.
 
 #include "vec.h"
 
@@ -144,7 +144,7 @@ template <class M>
 WEFT_INLINE M both(M a, M b) {
   return M(a & b);
 }
-/// Return the larger or the smaller operand; NaN if one is NaN.
+/// Return the larger or the smaller operand; NaN if an operand is NaN.
 template <class V>
 WEFT_INLINE V maximum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a > b, a != a), a, b);
@@ -326,7 +326,7 @@ WEFT_INLINE V exp2_split(V power, V r) {
   const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
   return fma(r, p, constant<V>(1)) * power;
 }
-/// Returns 2^x for softmax and gelu: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity. f32: within 2 ulp.
+/// Returns 2^x for NaN or x in [-127, 128]. f32: within 2 ulp; except on NVIDIA, -127 gives 0 instead of a denormal.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
 #ifdef WEFT_NVIDIA
@@ -385,8 +385,8 @@ WEFT_INLINE V sigmoid(V x) {
     const V e = exp_not_above_0(-absolute(x));
     return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
   } else {
-    // 1 + e^-x = (1 + 2^n) + 2^n (2^r - 1). For |n| <= 23 the first term is exact; near r = 0 the second one is small,
-    // so that its error hardly counts and only the final fma rounds.
+    // 1 + e^-x = (1 + 2^n) + 2^n (2^r - 1). For |n| <= 23 the first term is exact. Near r = 0 the second term is small,
+    // so almost all of the rounding error is that of the final fma.
     const V sum = with_split_log2(bounded_below(-x, constant<V>(-50)), [&](V power, V r) WEFT_LAMBDA {
       return fma(r * power,
                  poly(r, {0.6931472029, 0.2402264791, 0.05550332471, 0.009618437351, 0.001339887448, 0.0001535336377}),
@@ -514,7 +514,7 @@ WEFT_INLINE V sinh(V x) {
   const V a = absolute(x), half = constant<V>(0.5), one = constant<V>(1);
   const V t = expm1(a);
   const V small = half * (t + t / (t + one));
-  const V e = exp(half * a);  // squared: the result overflows later than e^a does
+  const V e = exp(half * a);  // e * e / 2 overflows later than e^a
   return copysign(select(a > constant<V>(20), (half * e) * e, small), x);
 }
 template <class V>
@@ -609,7 +609,7 @@ struct Turn {
   IntOf<V> n;
 };
 
-/// Returns 64 binary digits of 2 / pi after the point: word 0 has the first ones.
+/// Returns 64 binary digits of 2 / pi after the point; word 0 has the first digits.
 WEFT_INLINE u64 two_over_pi(int word) {
   static constexpr u64 digits[20] = {0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
                                      0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
@@ -630,7 +630,7 @@ WEFT_INLINE Turn<f64> turn_large(f64 x) {
   const int exponent = int(bits >> 52 & 2047) - 1075;  // |x| = mantissa * 2^exponent
   const u64 mantissa = (bits & ((1ull << 52) - 1)) | 1ull << 52;
   // product = mantissa * 2/pi * 2^exponent mod 4, in units of 2^-126.
-  const int first = exponent - 2;  // the first digit that matters: earlier ones, times 2^exponent, are 0 mod 4
+  const int first = exponent - 2;  // the first digit that matters: earlier digits, times 2^exponent, are 0 mod 4
   const u64 d0 = digits_of_two_over_pi(first), d1 = digits_of_two_over_pi(first + 64),
             d2 = digits_of_two_over_pi(first + 128);
   using u128 = unsigned __int128;
@@ -776,7 +776,7 @@ WEFT_INLINE V atan2(V y, V x) {
   using F = FormatOf<V>;
   const V a = absolute(x), b = absolute(y), zero = constant<V>(0), one = constant<V>(1);
   const auto steep = b > a;
-  // The ratio of two infinities is 1, that of two zeros 0.
+  // The ratio of two infinities is 1; the ratio of two zeros is 0.
   const V low = minimum(a, b), high = maximum(a, b);
   V ratio = select(high == zero, zero, low / high);
   ratio = select(low == infinity<V>(), one, ratio);
@@ -795,7 +795,7 @@ WEFT_INLINE V power_of_magnitude(V x, V y) {
     return convert_plain<f32>(exp2(convert_plain<f64>(y) * log2(convert_plain<f64>(x))));
   } else {
     using F = FormatOf<V>;
-    // log2(x) = k + (f + tail) log2(e), as a sum of two parts. Its product with y has two parts too.
+    // log2(x) = k + (f + tail) log2(e), as a sum of two parts. Its product with y also has two parts.
     const Split<V> s = split_any(x);
     const V two = constant<V>(2), d = two + s.f, q = s.f / d, z = q * q;
     const V q_lo = fma(-q, d, s.f) / d + q * ((two - d) + s.f) * (constant<V>(-1) / d);
@@ -849,7 +849,7 @@ WEFT_INLINE V fmod(V x, V y) {
     using F = FormatOf<V>;
     const V b = absolute(y), zero = constant<V>(0);
     V r = absolute(x);
-    // Each iteration subtracts the leading bits of the quotient; products of y with so few bits are exact in fma.
+    // Each iteration subtracts y times the leading bits of the quotient, so few bits that fma's product is exact.
     const auto proper = both(b > zero, r < infinity<V>());
     const V huge = infinity<V>();
     V divisor = select(proper, b, huge);
@@ -874,7 +874,7 @@ WEFT_INLINE V floor_mod(V x, V y) {
   if constexpr (Elem<V>(-1) > Elem<V>(0)) return r;
   else return select(both(r != zero, (r < zero) != (y < zero)), V(r + y), r);
 }
-/// Returns the quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
+/// Returns x / y. For integers the result is rounded toward zero, x / 0 is 0, and no device traps.
 template <class V>
 WEFT_INLINE V divide(V x, V y) {
   if constexpr (is_float<V>) return x / y;

@@ -10,7 +10,7 @@
 ///     multiply(a, b, c)  c += a b
 ///     row(i), col(i)     where element i of a lane's C lies in the 16 x 16 piece
 ///     row_slots, slot(i) how many rows a lane has elements of, and which of them element i belongs to
-///     row_lanes          lanes that share their rows: those whose numbers differ in the low bits only
+///     row_lanes          number of lanes with the same rows: lanes whose numbers differ in the low bits only
 ///
 /// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80, where f32 is three products of TF32; types
 /// without a matrix unit of their precision use the vector units (VectorCore). 8-bit floats have a unit where
@@ -25,7 +25,7 @@ WEFT_INLINE int lane_id() { return thread_id() & (wave_size - 1); }
 template <class T>
 using Shared = WEFT_SHARED_SPACE T*;
 
-/// Loads N elements from shared memory; the address is a multiple of their size.
+/// Loads a vector from shared memory; the address is a multiple of the vector's size.
 template <class V, class T>
 WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
   if constexpr (is_packed<Elem<V>>) {
@@ -221,7 +221,7 @@ struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
 #ifdef WEFT_MMA
 /// Returns an address in shared memory as the 32-bit number that PTX instructions take.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
-/// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, the others become zero.
+/// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, further bytes become zero.
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
@@ -260,8 +260,8 @@ WEFT_INLINE void load_matrices(u32 (&words)[4], u32 shared) {
                : "+" register((c)[0]), "+" register((c)[1]), "+" register((c)[2]), "+" register((c)[3]) \
                : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
 
-/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8 of
-/// a and of column l / 4 of b.
+/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8
+/// of a and of column l / 4 of b.
 template <class T>
 WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (is_same<T, f16>) WEFT_MMA_M16N8("m16n8k16.row.col.f32.f16.f16.f32", "f", c, a, b0, b1);
@@ -345,8 +345,8 @@ WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 /// f32 precision from three TF32 products: x = high + low to 22 bits, and low * low is below the rounding of f32. The
-/// matrix unit rounds sums towards zero, so it only sums one k step, smallest first; FP32 units add the steps (Ootomo,
-/// Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). An infinite operand gives NaN.
+/// matrix unit rounds sums towards zero, so it only sums one k step, small products first; FP32 units add the steps
+/// (Ootomo, Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). An infinite operand gives NaN.
 template <>
 struct MatrixCore<f32> : MmaSync<f32, f32> {
   using Words = MmaSync<f32, f32>;

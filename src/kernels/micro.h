@@ -22,7 +22,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac for panels that were widened in the L1 cache: widening once may be faster than for each tile of rows.
+/// The Mac that multiplies copies of panels in L1 with widened elements (NearPanel); Mac itself if there are no copies.
 template <class Mac>
 struct NearOf : TypeIs<Mac> {};
 
@@ -38,10 +38,10 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 #undef WEFT_MAC_ROW
 }  // namespace macs
 
-/// A Mac defines: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B;
-/// `Acc`; `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start
-/// of each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs
-/// no conversion: rows of it are read in place where k % group == 0.
+/// A Mac defines: `group`, the elements of k in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of
+/// B; `Acc`, the type of sums; `load_b<L, NV>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`;
+/// `header`, the units at the start of each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is
+/// the element type of A that needs no conversion: its rows are read in place if k is a multiple of `group`.
 template <class T, class Row>
 struct MacFloat : Row {
   using Unit = T;
@@ -73,7 +73,7 @@ struct MacF16 : MacF32 {
 };
 
 #if defined(__AVX512BF16__)
-/// Pairs of bf16 on both sides.
+/// A and B as pairs of bf16, for dpbf16.
 struct MacBf16 : macs::MacBf16Pairs {
   using Unit = u32;
   template <int L, int NV>
@@ -118,9 +118,8 @@ struct MacIntegers : Row {
   }
 };
 
-/// i16 x i8 or i16 in pairs, B stored as `Stored` and widened: exact modulo 2^32 for every pair of numbers (unlike the
-/// 8-bit multiply-add of u8 x s8, which saturates). Values with a zero point other than 0 arrive as i16 with the zero
-/// point subtracted.
+/// Multiplies pairs of i16 by pairs of i16 or i8 (`Stored`), which are widened. Exact modulo 2^32, unlike x86's 8-bit
+/// multiply-add of u8 x s8, which saturates. An operand's zero point is already subtracted.
 template <class Stored>
 struct MacInt16 : MacIntegers<macs::MacInt16> {
   using B = Stored;
@@ -166,11 +165,11 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
 };
 
 #if !defined(__aarch64__)
-/// i16 x i8 or i16 in quads with half the multiplications, for processors that add 16-bit numbers faster than they
-/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): with a and b one quad, (a0 + b2)(a2 + b0) +
-/// (a1 + b3)(a3 + b1) holds the four products a0 b0 + .. + a3 b3, the term a0 a2 + a1 a3 of the row and b0 b2 + b1 b3
-/// of the column. Sums start from the negated terms. The header of each panel holds those of its columns; those of rows
-/// are computed once for a block. Exact modulo 2^32 where no a + b leaves 16 bits.
+/// Multiplies quads of i16 by quads of i16 or i8 with half the multiplications, for processors that add 16-bit numbers
+/// faster than they multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): for a quad a of A and a
+/// quad b of B, (a0 + b2)(a2 + b0) + (a1 + b3)(a3 + b1) is the sum of the products a0 b0 + .. + a3 b3, the row term a0
+/// a2 + a1 a3 and the column term b0 b2 + b1 b3. Sums start from the negated terms. The header of each panel holds the
+/// terms of its columns; multiply_block computes the terms of rows. Exact modulo 2^32 if every a + b fits 16 bits.
 struct Quad {
   u32 low, high;
 };
@@ -178,7 +177,7 @@ template <class Stored>
 struct MacQuads : macs::MacQuads {
   using Unit = Quad;
   using B = Stored;
-  /// Pairs of 16 bits: the first and the second of each quad.
+  /// The first (low) and the second (high) pair of 16-bit numbers of each quad.
   template <class V>
   struct Halves {
     V low, high;
@@ -207,7 +206,7 @@ struct MacQuads : macs::MacQuads {
     return MacInt16<i16>::mac(add_pairs(a.low, b.high), add_pairs(a.high, b.low), c);
   }
 
-  /// Adds the terms of one run of a row, lane by lane.
+  /// Adds the row terms of `units` quads to the lanes of `sum`.
   template <class V>
   static WEFT_INLINE void add_row_terms(const Unit* a, i64 units, V& sum) {
     constexpr int L = lanes_of<V>;
@@ -272,12 +271,12 @@ struct MacInt8 : MacIntegers<macs::MacInt8> {
 };
 
 /// One call of an inner kernel. It sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset
-/// with the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to the
-/// values there unless `first`. The panel is prefetched `ahead` bytes in advance. 0: the panel is in the cache already;
-/// then each iteration of the loop prefetches a line from `next` on, unless `next` is null or an iteration takes only
-/// one unit. `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows
-/// of a run are this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in
-/// which all rows are `zeros` (a tap that only meets padding) is skipped.
+/// with the next `length` units of the panel at b. The sums of row i go to acc[i * stride ...]; unless `first`, they
+/// are added to the values of acc. The kernel prefetches the panel `ahead` bytes in advance. `ahead` = 0: the panel is
+/// in the cache; if an iteration of the loop over k takes several units, it prefetches a line from `next` on, unless
+/// `next` is null. `terms`: the row terms for a Mac with headers. `row_stride` (AMX only): the rows of a run are this
+/// many units apart, and `rows` has the first row of each run; 0: `rows` has all rows. `zeros`: a row of padding; sums
+/// of floats skip a run if all its rows are `zeros`.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;
@@ -300,8 +299,8 @@ inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_s
 template <class Mac, GemmTile tile>
 inline constexpr int turn_units = has_partial_sums<Mac> ? tile.unrolled : 1;
 
-/// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns
-/// (once, at the first step) and of its row.
+/// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of the columns
+/// (only in the first step) and of the row.
 template <class Mac, GemmTile tile>
 WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::B* b, int j, bool first,
                                                             const typename Mac::Acc* terms, int row) {
@@ -313,7 +312,7 @@ WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::
   return Sum(0);
 }
 
-/// Adds a finished partial sum to the total.
+/// Stores a partial sum if it is the first, otherwise adds it to the total at `to`.
 template <class Acc, class V>
 WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
@@ -390,7 +389,7 @@ inline constexpr int thin_panels = 4;
 
 /// For each number of remaining rows, the compiled row count to use next: the first one of the cheapest sequence of row
 /// counts that covers these rows, found at compile time. A row count above the number of remaining rows repeats the
-/// last row. The cost of a count is its number of FMAs, but at least their latency (4 cycles).
+/// last row. The cost of a count is the number of FMAs per unit, at least the number that hides an FMA's 4 cycles.
 template <GemmTile tile>
 struct RowPlan {
   signed char next[3 * tile.mr];
@@ -420,7 +419,7 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// True if single vectors of a panel can be used: in panels of bf16 to be widened, pairs of vectors are interleaved.
+/// True if single vectors of a panel can be loaded. False for bf16 to be widened: pairs of vectors are interleaved.
 template <class Mac>
 inline constexpr bool has_plain_panels = !__is_same(typename Mac::B, macs::MacBf16::B) || Mac::group > 1;
 
@@ -433,8 +432,7 @@ WEFT_INLINE auto micro_of_columns(i64 cols) {
   return &micro<Mac, tile, tile.mr, vectors>;
 }
 
-/// The inner kernels of one Mac and tile, which do not depend on the kernel around them: generated kernels may share
-/// one compiled copy (WEFT_SHARED_PART).
+/// The inner kernels of one Mac and tile. Generated kernels may share one compiled copy (WEFT_SHARED_PART).
 template <class Mac, GemmTile tile>
 struct Micro {
   using Unit = typename Mac::Unit;
@@ -443,9 +441,8 @@ struct Micro {
 
   /// Runs `micro` for tile.rows(which) rows; only the first `cols` columns of the panel are needed.
   static void run(const MicroCall<Mac>& call, int which, i64 cols);
-  /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. `acc` has the
-  /// sums of one panel after the other; they are added to its contents unless `first`. Each sum takes k in rising
-  /// order, as in `micro`.
+  /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. The sums of one
+  /// panel after another go to `acc`; unless `first`, they are added to its values. Each sum takes k in rising order.
   static void thin(const Unit* a, i64 length, const B* b, i64 panel_stride, Acc* acc, bool first, const Acc* terms);
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 /// The inner matrix kernel on AMX, the matrix unit of Intel's processors (Software Developer's Manual, volume 1,
 /// chapter 18): a tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums the products of 16 units
-/// of k, each of two bf16 or four bytes. Packed panels have this layout: a row of a tile of B is a unit of 16 columns.
+/// of k, each of two bf16 or four bytes. Packed panels have the layout of tiles of B: a row is a unit of 16 columns.
 #include "tasks.h"
 #include "vec.h"
 
@@ -17,7 +17,7 @@ struct AmxTiles {};
 using tasks::amx_side;
 using tasks::GemmTile;
 
-/// The eight registers: 2 x 2 or 4 x 1 tiles of sums, two of A, two of B.
+/// The first of two registers for tiles of A and of B. Registers 0 to 3 hold sums: 2 x 2 or 4 x 1 tiles.
 inline constexpr int amx_a = 4, amx_b = 6;
 
 struct alignas(64) AmxConfig {
@@ -56,7 +56,7 @@ struct AmxStep {
     };
     (add.template operator()<sums>(), ...);
   }
-  /// Moves the sums between tiles and memory; rows are `stride` bytes apart.
+  /// Copies the sums from memory to tiles or back; rows in memory are `stride` bytes apart.
   template <bool to_tiles, int... sums>
   static WEFT_INLINE void move(void* at, u64 stride, Lanes<sums...>) {
     const auto address = [&](int sum) WEFT_LAMBDA {
@@ -71,7 +71,7 @@ struct AmxStep {
   }
 };
 
-/// Gathers 16 units of each of 16 rows `row(i)` into contiguous rows; `count` units are real, the others are 0.
+/// Copies `count` units of each of 16 rows `row(i)` to contiguous rows of 16 units, padded with zeros.
 template <class Row>
 WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
   const auto gather = [&](auto lanes) WEFT_LAMBDA {
@@ -83,7 +83,7 @@ WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
   else gather(Part{count});
 }
 
-/// Copies `count` units of B, each of `words` words, and appends zeros up to a whole tile: what follows may be NaN.
+/// Copies `count` units of B, each of `words` words, and appends zeros up to a whole tile of 16 units.
 template <int words>
 WEFT_INLINE void copy_units(const u32* from, int count, u32* to) {
   WEFT_NO_UNROLL for (int unit = 0; unit < amx_side; ++unit, to += words) {
@@ -94,7 +94,7 @@ WEFT_INLINE void copy_units(const u32* from, int count, u32* to) {
   }
 }
 
-/// Returns the distance between 16 rows, 0 if it varies.
+/// Returns the distance in units from each of 16 rows to the next; 0 if it varies.
 template <class Unit>
 WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   const auto* at = reinterpret_cast<const i64*>(rows);
@@ -104,8 +104,8 @@ WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
-/// Computes what `micro` (micro.h) does, for whole tiles of AMX, while an AmxTiles object lives. Has no partial sums
-/// (tasks::partial_sum): AMX sums products of bf16 in f32.
+/// Computes the same as `micro` (micro.h) on AMX, for whole tiles, without partial sums (tasks::partial_sum). An
+/// AmxTiles object must exist during the call.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;

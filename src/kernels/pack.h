@@ -11,12 +11,12 @@ namespace weft::kernel {
 
 /// The layout of the source. Element (batch, tap, k, column) is at batch * stride_batch + offset of the tap + k *
 /// stride_k + column * stride_n, in elements. A tap has three coordinates, each with its size and stride. A plain
-/// matrix has no taps (all sizes 1).
+/// matrix has one tap (all sizes 1).
 struct PackB {
   i64 batch = 1, n = 0, k = 0;
   i64 stride_batch = 0, stride_k = 0, stride_n = 1;
   i64 taps[3] = {1, 1, 1}, stride_tap[3] = {0, 0, 0};
-  i64 multiple = 1;  ///< units of a tap, with zeros, are a multiple of this
+  i64 multiple = 1;  ///< the units of a tap are padded with zeros to a multiple of this
 
   constexpr i64 all_taps() const { return taps[0] * taps[1] * taps[2]; }
 };
@@ -32,15 +32,15 @@ template <class Mac, GemmTile tile>
 WEFT_INLINE int panel_slot(int j, int k) {
   constexpr int L = tile.lanes;
   if constexpr (sizeof(typename Mac::B) == 2 && Mac::group == 1 && !__is_same(typename Mac::B, f16)) {
-    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;  // bf16 without dpbf16: vectors 2v and 2v + 1 interleaved
+    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;  // bf16 without dpbf16: pairs of vectors are interleaved
   } else if constexpr (Mac::header > 0) {
-    return j / L * L * 4 + k / 2 * L * 2 + j % L * 2 + k % 2;  // the first pairs of a vector's columns, then the others
+    return j / L * L * 4 + k / 2 * L * 2 + j % L * 2 + k % 2;  // a vector's pairs k = 0, 1, then its pairs k = 2, 3
   } else {
     return j * Mac::group + k;
   }
 }
 
-/// Converts an element to the type that the Mac stores. u8 weights and their zero point become s8 by subtracting 128.
+/// Converts an element to the type that the Mac stores; u8 becomes i8 by subtracting 128.
 template <class To, class From>
 WEFT_INLINE To pack_convert(From x) {
   if constexpr (__is_same(From, u8) && __is_same(To, i8)) return static_cast<i8>(x ^ 0x80);
@@ -71,8 +71,8 @@ WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename M
   }
 }
 
-/// Runs tasks [begin, end) of pack_b_tasks. `to` holds batch x packed_b_elements(tile, group, n, k * taps, header)
-/// elements, k rounded up to the group.
+/// Runs this call's share of the tasks of pack_b_tasks. `to` holds batch x packed_b_elements(tile, group, n, k * taps,
+/// header) elements, where k is rounded up to `multiple` units.
 template <class Mac, GemmTile tile, class L, class Src>
 WEFT_INLINE void pack_b(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr();

@@ -64,7 +64,7 @@ struct Strided {
       return v;
     }
   }
-  /// Stores a vector at a point. Refused for a uniform accessor, because many lanes would write one element.
+  /// Stores a vector at a point. Does not compile for Along::uniform, because many lanes would write one element.
   template <class V, class Lanes>
   WEFT_INLINE void store(const Coords<Rank>& at, V v, Lanes lanes) const {
     static_assert(along != Along::uniform, "no element for each lane");
@@ -91,7 +91,7 @@ WEFT_INLINE i64 row_count(const Space<Rank>& s) {
   WEFT_UNROLL for (int i = 0; i < Rank - 1; i++) rows *= s.size[i];
   return rows;
 }
-/// Returns the first point of row number `row` (all dimensions but the last, flattened).
+/// Returns the first point of row number `row`; the rows are all dimensions but the last, flattened.
 template <int Rank>
 WEFT_INLINE Coords<Rank> row_coords(const Space<Rank>& s, i64 row) {
   Coords<Rank> c;
@@ -132,7 +132,7 @@ WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& bo
   }
 }
 #else
-/// Returns where chunk number `chunk` of N lanes begins.
+/// Returns the first point of chunk number `chunk`, of N lanes.
 template <int N, int Rank>
 WEFT_INLINE Coords<Rank> chunk_coords(const Space<Rank>& s, i64 chunk, i64 per_row) {
   const Division at = divide_index(chunk, per_row);

@@ -16,8 +16,8 @@ WEFT_INLINE V pool_max(V a, V b) {
   return select(b > a, b, a);
 }
 
-/// Returns the number of taps that an average divides by: those inside the image; with padding included, those before
-/// the end of the padding (`pad_end` past the image). Taps beyond that, from a rounded-up output size, never count.
+/// Returns the number of taps that an average divides by: the taps inside the image or, with `include_pad`, also those
+/// in the padding, which ends `pad_end` elements past the image. Taps past the padding do not count.
 WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapRange (&taps)[3], bool include_pad,
                            const i64 (&pad_end)[3]) {
   i64 count = 1;
@@ -35,9 +35,9 @@ struct PoolSizes {
   bool include_pad = false;
 };
 
-/// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
+/// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, W>` reads the input
 /// ([batch][spatial][pixel]), `combine(acc, x)` adds an element, beginning with `init`; `store(row, channel, Vec<Acc,
-/// L>, count, lanes)` takes the result and the number of taps for an average. L is whole_lanes<Acc>. No scratch.
+/// W>, count, lanes)` takes the result and the number of taps for an average. W is whole_lanes<Acc>. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
@@ -64,9 +64,9 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
   });
 }
 
-/// Does max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
-/// each largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value;
-/// of equal elements the first is taken. L is native_lanes; the rest is as for `pool`.
+/// Does max pooling with positions. `store(row, channel, Vec<Acc, W>, Vec<i64, W>, lanes)` takes the largest elements
+/// and their flat positions in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest
+/// value; of equal elements the first is taken. W is native_lanes. `load` is as for `pool`.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

@@ -51,7 +51,7 @@ WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, 
 }
 
 #ifdef WEFT_GPU
-/// Positions [begin, end) of slice `outer`, which are reduced to one row of the result.
+/// Positions [begin, end) of the reduced axis in slice `outer`. They are reduced to one row of the result.
 struct ColumnSpan {
   i64 outer, begin, end;
 };
@@ -150,7 +150,7 @@ struct Found {
   V value;
   Index index;
 
-  /// Takes v at position `at` if it is better; a lane without a candidate always takes it.
+  /// Takes v at the later position `at` if v is better; a lane without a candidate takes v.
   template <class Rule>
   WEFT_INLINE void offer(V v, Index at) {
     const auto none = index < Index(0), better = to_index_mask(Rule::template replaces<V>(value, v));
@@ -158,7 +158,7 @@ struct Found {
     value = select(take, v, value);
     index = select(take, at, index);
   }
-  /// Takes v at position `at` if it is better. Candidates come in any order: among equals the position decides.
+  /// Takes v at position `at` if v is better. Candidates come in any order: among equals the position decides.
   template <class Rule>
   WEFT_INLINE void meet(V v, Index at) {
     const bool later = lane(at, 0) > lane(index, 0);
@@ -188,7 +188,7 @@ WEFT_INLINE typename Found<V>::Index positions(i64 col) {
   return iota<i32, lanes_of<V>>() + splat<i32, lanes_of<V>>(i32(col));
 }
 
-/// Returns the best of columns `first`, `first + step` ... before `end`, N at a time.
+/// Returns the best of the columns before `end` in spans of N, which begin at `first`, `first + step` and so on.
 template <class Rule, class T, int N, class Load>
 WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end, i64 step) {
   using V = Vec<T, N>;
@@ -209,7 +209,7 @@ WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end,
 }
 
 #ifdef WEFT_GPU
-/// Returns the best of all threads of a team. All threads of the block call it.
+/// Returns the best of all threads of a team. All threads of the block must call this.
 template <class Rule, Team team, int Threads, class T>
 WEFT_INLINE Found<T> team_best(Found<T> best) {
   constexpr int waves = (team == Team::wave ? wave_size : Threads) / wave_size;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Resizing (nearest, linear, cubic). For each axis a table, made once for given sizes, lists the operand elements
-/// (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. Coordinates
-/// are computed in f64, exactly as ops/resize.cpp does.
+/// (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. The rounding
+/// of coordinates is the same as in ops/resize.cpp.
 #include "pointwise.h"
 
 namespace weft::kernel {
@@ -18,7 +18,7 @@ enum class ResizeCoordinates {
 };
 enum class ResizeRounding { round_prefer_floor, round_prefer_ceil, floor, ceil };
 
-/// How one axis is resized. `scale` 0 stands for out / in; `step` is the stride of the axis in the operand.
+/// A resized axis. `scale` 0 means out / in; `step`: its stride in the operand; `taps`: the most taps of a coordinate.
 struct ResizeAxis {
   ResizeMode mode;
   ResizeCoordinates coordinates;
@@ -128,7 +128,7 @@ WEFT_INLINE auto resize_taps(P places, A weights, i64 taps, i64 at) {
   return ResizeTaps<Acc>{raw(places) + at * (taps + 1), raw(weights) + at * taps};
 }
 
-/// Returns the sum over the taps of all axes of weight * load(offset); axes are summed from the last one on.
+/// Returns the sum over the taps of all axes of weight * load(offset); the innermost sum is that of the last axis.
 template <class Acc, int N, class Load>
 WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset) {
   return load(offset);

@@ -5,8 +5,7 @@
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
 /// runs once. GPU: a block, a wave or part of a wave takes a row (`Team`). Each thread keeps `Held` pieces of it in
-/// registers (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. The order of sums is fixed
-/// per device: within lanes, then over blocks of a row, then by halving the vector.
+/// registers (`Fill`); if `Held` is 0, each pass loads the row again. On each device the order of sums is fixed.
 
 #include "math.h"
 #include "tasks.h"
@@ -15,11 +14,10 @@
 namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a block; a wave (for rows up to about 1,024 elements); or for short rows
-/// Team(n), which is n threads, a power of two. With Team(n), the number of rows is a multiple of the teams per wave.
+/// Team(n): n threads, a power of two. With Team(n), the number of rows must be a multiple of the teams of a wave.
 enum class Team { block = 0, wave = -1 };
-/// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: whole in all threads;
-/// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Only loads without a condition
-/// are in flight at the same time.
+/// How the last of a thread's `Held` pieces is filled; earlier pieces are whole. whole: whole in all threads; vectors:
+/// whole in some threads, absent in others; any: also part of a vector. Loads without a condition overlap.
 enum class Fill { whole, vectors, any };
 
 struct Sum {
@@ -92,7 +90,7 @@ struct Total {
     if constexpr (is_same<Op, Sum> && is_float<V>) {
       const V corrected = part - lost, sum = value + corrected;
       const V rest = (sum - value) - corrected;
-      lost = select(rest == rest, rest, splat<Elem<V>, lanes_of<V>>(Elem<V>(0)));  // infinities stay infinities
+      lost = select(rest == rest, rest, splat<Elem<V>, lanes_of<V>>(Elem<V>(0)));  // infinite sums give rest = NaN
       value = sum;
     } else {
       value = combine<Op>(value, part);
@@ -194,7 +192,7 @@ WEFT_INLINE constexpr int team_size(int block_threads) {
   return team == Team::block ? block_threads : team == Team::wave ? wave_size : int(team);
 }
 
-/// Combines `v` over the threads of a team; every thread gets the result. All threads of the block call it.
+/// Combines `v` over the threads of a team; every thread gets the result. All threads of the block must call this.
 template <class Op, Team team, int Threads, class T>
 WEFT_INLINE T team_reduce(T v) {
   constexpr int lanes = team == Team::block ? wave_size : team_size<team>(Threads);
@@ -211,7 +209,7 @@ WEFT_INLINE T team_reduce(T v) {
   return v;
 }
 
-/// One row, shared by a team. It is loaded once if `Held` pieces for each thread hold all of it, else by each pass.
+/// One row, shared by a team. If `Held` > 0, each thread loads its pieces once; otherwise each pass loads the row.
 template <class Acc, int N, Team team, int Threads, int Held, Fill fill, class Load>
 struct Row {
   static constexpr bool kept = Held > 0, in_registers = kept;
@@ -275,7 +273,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
-      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves or blocks run this
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // all or no threads of a wave
   });
 }
 #endif
@@ -290,7 +288,7 @@ WEFT_INLINE V exp_of_difference(V d) {
   return exp_not_above_0(d);
 }
 
-/// Computes e^(x - max) / sum. A row whose largest value is infinite gives NaN, as in IEEE arithmetic.
+/// Computes e^(x - max) / sum. If the largest value of a row is infinite, the row becomes NaN, as in IEEE arithmetic.
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, bool narrow = false, class L,
           class Load, class Store>
 WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
@@ -323,8 +321,8 @@ WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& lo
   });
 }
 
-/// Computes (x - mean) / sqrt(variance + epsilon) in two passes. `store` applies scale and bias. If mean and inverse
-/// deviation are outputs too, finish(row, mean, inverse deviation) receives them.
+/// Computes (x - mean) / sqrt(variance + epsilon). `store` applies scale and bias. finish(row, mean, inverse) receives
+/// the row's statistics, where inverse is 1 / sqrt(variance + epsilon).
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
           class Store, class Finish>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store,

@@ -3,9 +3,9 @@
 /// Few long rows on a GPU: each row is cut into parts, and each part is the work of a block. A second launch combines
 /// the results of all parts, always in the same order, so that every run gives the same bits.
 ///
-/// `measure_row_parts` stores two numbers for each part; `finish_row_parts` combines those of its row and writes the
-/// results of its part. A rule defines these numbers: LayerNormParts, RmsNormParts or SoftmaxParts. Both launches have
-/// rows * parts blocks.
+/// `measure_row_parts` stores two numbers for each part. `finish_row_parts` combines the numbers of a row and writes
+/// the results of a part. A rule defines the numbers: LayerNormParts, RmsNormParts or SoftmaxParts. Each of the two
+/// launches has rows * parts blocks.
 
 #include "reduce.h"
 
@@ -42,7 +42,7 @@ WEFT_INLINE void reduce_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The two numbers that a rule measures of a part, and the number of its elements.
+/// The two numbers that a rule measures in a part, and the number of elements of the part.
 template <class Acc>
 struct PartFound {
   Acc first, second, count;
@@ -64,7 +64,7 @@ struct RowParts {
   }
 };
 
-/// The rule of layer norm. Measures the mean minus the row's first element, and the sum of squared deviations.
+/// The rule of layer norm. Measures a part's mean minus the row's first element, and its sum of squared deviations.
 template <class Acc>
 struct LayerNormParts {
   Acc epsilon;
@@ -127,7 +127,7 @@ struct SoftmaxParts {
     const Acc top = x.template fold<Max>([](V v) WEFT_LAMBDA { return v; });
     const V from = splat<Acc, N>(top);
     const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp_of_difference<narrow>(v - from); });
-    return {top, top == lowest<Acc>() ? Acc(0) : sum, 0};  // 0, not NaN, for a part of which all elements are -infinity
+    return {top, top == lowest<Acc>() ? Acc(0) : sum, 0};  // 0, not NaN, if all elements are -infinity
   }
   template <class P>
   WEFT_INLINE Merged merge(const P& row, i64, Acc) const {
@@ -150,8 +150,7 @@ WEFT_INLINE Acc first_of_row(const Load& load, i64 row, i64 cols) {
   return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
 }
 
-/// The first kernel of a launch pair: measures each part of each row and calls store(row * parts + part, first,
-/// second).
+/// The first kernel of a pair: measures each part of each row and calls store(row * parts + part, first, second).
 template <class Acc, int N, class L, class Rule, class Load, class Store>
 WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                    const Store& store) {
@@ -162,8 +161,8 @@ WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 part
   });
 }
 
-/// The second kernel: merges the parts of each row and calls store(row, col, Vec, lanes) for all elements.
-/// `found(row * parts + part)` returns the numbers that the first kernel stored, as a PartFound.
+/// The second kernel of a launch pair: merges the parts of each row and calls store(row, col, Vec, lanes) for all
+/// elements. `found(row * parts + part)` returns the numbers that the first kernel stored, as a PartFound.
 template <class Acc, int N, class L, class Rule, class Load, class Given, class Store>
 WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                   const Given& found, const Store& store) {
@@ -181,7 +180,7 @@ WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The first kernel: finds the best element of each part and calls store(row * parts + part, Found).
+/// The first kernel of arg max and arg min: calls store(row * parts + part, Found) with the best element of a part.
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Load& load, const Store& store) {
   const i64 length = part_length<L::threads, N>(cols, parts);
@@ -193,7 +192,8 @@ WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, c
     if (thread_id() == 0) store(task, best);
   });
 }
-/// The second kernel: finds the best of found(row * parts + part) and calls store(row, i64) with its position.
+/// The second kernel of arg max and arg min: finds the best of a row's parts; calls store(row, i64) with its position.
+/// `found(row * parts + part)` returns what the first kernel stored.
 template <class Rule, class T, class L, class Given, class Store>
 WEFT_INLINE void finish_arg_row_parts(const L& launch, i64 rows, i64 parts, const Given& found, const Store& store) {
   for_tasks(launch, rows, [&](i64 row) WEFT_LAMBDA {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Running reductions along the middle axis of [outer, n, inner], with vectors along `inner` (N = 1 where it is 1).
+/// Running reductions along the middle axis of [outer, n, inner], with vectors along `inner` (N = 1 if inner = 1).
 #include "reduce.h"
 
 namespace weft::kernel {
 
 /// Scans load(outer, at, inner, lanes) -> Vec<Acc, N>; calls store(outer, at, inner, Vec<Acc, N>, lanes). `Exclusive`
-/// leaves the element itself out, `Reverse` starts at the end. Op: Sum, Product, Max, Min. Tasks:
+/// excludes the element itself, `Reverse` starts at the end. Op: Sum, Product, Max, Min. Tasks:
 /// tasks::column_tasks(outer, n, inner, N).
 template <class Op, class Acc, int N, bool Exclusive, bool Reverse, class L, class Load, class Store>
 WEFT_INLINE void scan(const L& launch, i64 outer, i64 n, i64 inner, const Load& load, const Store& store) {

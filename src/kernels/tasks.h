@@ -14,24 +14,23 @@ constexpr i64 at_most(i64 a, i64 high) { return a > high ? high : a; }
 constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high), low); }
 
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Kernels are compiled for up
-/// to four row counts (mr and smaller), which cover the rows of a block at the least cost. B is packed in panels of
-/// nr() columns.
+/// to four row counts: `mr`, and smaller ones for the last rows of a block. B is packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;         ///< vector FMAs that the processor starts per cycle; 0: the latency of sums does not matter
-  int deep = 512;      ///< units of a panel in a step
-  int few = 4096;      ///< for m rows, a step has at least `few` / m units
+  int deep = 512;      ///< units of k in a full step of the k loop
+  int few = 4096;      ///< for m rows, a full step has `few` / m units if that is more than `deep`
   int columns = 1;     ///< the least number of columns of a task
-  int short_runs = 0;  ///< runs of a row of at most this many units are too short for the hardware prefetcher
-  int near = 131072;   ///< the bytes of B that stay in the cache during a loop over all rows
-  int ahead = 0;       ///< the distance in bytes at which a panel that does not stay in L1 is prefetched
-  int together = 1;    ///< panels whose sums of a row go to the epilogue at once
+  int short_runs = 0;  ///< runs of at most this many units are too short for the hardware prefetcher
+  int near = 131072;   ///< the most bytes of B that stay in the cache while a loop runs over all rows
+  int ahead = 0;       ///< the distance in bytes of prefetches in panels that do not stay in L1
+  int together = 1;    ///< number of panels from which the epilogue gets sums of a row at once
   int unrolled = 1;    ///< units of k in one iteration of the loop over k
-  int cached = 0;      ///< units of B that stay in L2 while a large A passes, if more than usual
-  bool amx = false;    ///< rows and columns are those of AMX (micro_amx.h)
+  int cached = 0;      ///< units of B that stay in L2 while a large A is read, if more than 100,000
+  bool amx = false;    ///< the tile is for AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
-  constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< too few to hide a panel's latency
+  constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< more rows hide the loads of a panel
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
 
@@ -48,19 +47,19 @@ inline constexpr GemmTile zen_tile = [](GemmTile tile) {
 inline constexpr GemmTile avx512_narrow_tile{
     .mr = 12, .nv = 1, .lanes = 16, .rows2 = 4, .rows3 = 1, .fma = 1, .deep = 256};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
-/// Rows, columns and units of a tile of AMX.
+/// Rows, columns and units of a tile register of AMX.
 inline constexpr int amx_side = 16;
-/// The tile of AMX, for units of 4 bytes. Processors with AMX have at least 2 MiB of L2.
+/// The tile for AMX and units of 4 bytes. Processors with AMX have at least 2 MiB of L2.
 inline constexpr GemmTile amx_tile{
     .mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .cached = 1 << 18, .amx = true};
-/// The tile of AMX for at most 16 columns. It has as many sums as amx_tile, which hides the latency of products.
+/// The tile for AMX and at most 16 columns. It has as many sums as amx_tile, which hides the latency of products.
 inline constexpr GemmTile amx_narrow_tile{.mr = 64, .nv = 1, .lanes = 16, .rows2 = 0, .fma = 0, .amx = true};
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
 /// The properties of a processor that decide its tile. Kernels take them from the compiler's macros, the host from the
-/// processor's features; both must describe the same target. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4,
-/// which multiplies bf16 but has neither AVX-VNNI nor AMX.
+/// processor's features. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4, which is recognized by AVX-512 BF16
+/// without AVX-VNNI and AMX.
 struct MatrixTarget {
   bool avx512 = false, narrow = false, aarch64 = false;
 };
@@ -70,16 +69,16 @@ constexpr GemmTile cpu_tile(const MatrixTarget& t) {
 }
 
 /// Returns the number of units of k. In packed B and in rows of A, `group` consecutive k make one unit (1: f32, f64 and
-/// all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes).
+/// all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes, MacQuads).
 constexpr i64 gemm_units(i64 k, int group) { return ceil_div(k, group); }
-/// Returns the elements of one batch of packed B: panels x (header + units of k) x nr x group.
+/// Returns the number of elements of one batch of packed B: panels x (header + units of k) x nr x group.
 constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int header = 0) {
   return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
-/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of this
-/// number and of the number of partial sums, not with the square root of k (N. Higham, "The Accuracy of Floating Point
-/// Summation", 1993). Steps of k are whole partial sums, so where a sum is cut depends neither on rows nor on columns.
+/// A sum over long k consists of partial sums of this many units. The error grows with the square roots of this number
+/// and of the number of partial sums, not with the square root of k (N. Higham, "The Accuracy of Floating Point
+/// Summation", 1993). Steps of k are whole partial sums, so the cuts of a sum depend neither on rows nor on columns.
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
@@ -103,7 +102,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a step of a panel, or of A, fits in L1
   const i64 k_blocks = at_least(ceil_div(units, max_units), 1);
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
-  const i64 fair = panels * b.m_blocks * batch / 64;  // panels of a task if there are about 64
+  const i64 fair = panels * b.m_blocks * batch / 64;  // panels of a task if there are about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // panels for >= 1 MFLOP
   const i64 most = at_least(512 / tile.nr(), 1);
   const i64 least = ceil_div(fill ? 128 : at_least(least_columns, tile.columns), tile.nr());
@@ -120,16 +119,16 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
 /// Returns the distance in units between rows of A in scratch. At a distance of 4 KiB, rows would share cache sets.
 constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
 
-/// Returns the scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
+/// Returns the scratch bytes of a thread for gemm: sums between steps of k, then filled rows of A.
 constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill, int unit_bytes = 4) {
   const GemmBlocks b = gemm_blocks(tile, batch, m, n, units, fill);
   return b.mc * b.nc * unit_bytes + (fill ? b.mc * filled_stride(b.kc) * unit_bytes : 0) + 64;
 }
 
-/// Convolution: the blocks are those of a matrix product of `rows` = batch x output pixels by the output channels of a
-/// group, over taps x units(channels of a tap). In Lines mode a tap is a whole line of the kernel: taps = depth x
-/// height, channels of a tap = width x channels. In Im2col mode a tap is the whole kernel.
-enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
+/// The modes of a convolution (conv.h). A convolution has the blocks of a matrix product: the rows are output pixels of
+/// all images, the columns are output channels of a group, and k is taps x channels. In Lines mode, a whole line of the
+/// kernel counts as one tap, with the channels of the line. In Im2col mode, the whole kernel is one tap.
+enum class ConvMode { Direct, Lines, Filled, Im2col };
 
 /// Returns the multiple, in units, to which im2col windows are padded with zeros: 16 for AMX, else 1.
 constexpr int patch_multiple(GemmTile tile) { return tile.amx ? amx_side : 1; }
@@ -142,7 +141,7 @@ constexpr bool copies_windows(ConvMode mode) { return mode == ConvMode::Filled |
 struct ConvBlocks {
   GemmBlocks gemm;
   i64 taps_step, units_step;  // a step of the k loop: this many taps of all units, or one tap and this many units
-  i64 tiles;                  // most row tiles of a block
+  i64 tiles;                  // the most tiles of rows in a block
 };
 
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
@@ -163,8 +162,8 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   return b;
 }
 
-/// Returns the scratch bytes of a thread for conv: sums, then filled rows, or pointers with a row of padding (Direct)
-/// or with copied windows (Lines).
+/// Returns the scratch bytes of a thread for conv: sums, then copied windows (Filled, Im2col), or row pointers and a
+/// row of padding (Direct), or line pointers and copied windows (Lines).
 constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
@@ -201,7 +200,7 @@ constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 
   return b;
 }
 
-/// The factors by which transformed pixels and weights can exceed the original elements.
+/// The largest factors by which the transforms increase the magnitude of pixels and of weights.
 struct WinogradGrowth {
   int pixels, weights;
 };
@@ -214,9 +213,8 @@ constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i6
   return (b.positions * (b.mt * (b.stride + 1) + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
 }
 
-/// Returns the output pixels of one task of a depthwise convolution or pooling: about `work` reads of taps. A task has
-/// whole lines of `width` pixels; a line of more than 3 * work is cut. The pixels of all images are numbered as one
-/// row.
+/// Returns the output pixels of a task of a depthwise convolution or pooling. A task has about `work` reads of taps and
+/// whole lines of `width` pixels; a line of more than 3 * work reads is cut. `rows`: the output pixels of all images.
 constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 work = 150'000) {
   const i64 line = at_least(width * channels * taps, 1);
   const i64 pixels = line <= 3 * work ? width * at_least(work / line, 1) : ceil_div(width, ceil_div(line, work));
@@ -229,7 +227,7 @@ constexpr i64 window_tasks(i64 rows, i64 width, i64 channels, i64 taps) {
 /// Packing and unpacking of elements narrower than a byte: the number of elements of a CPU task, and of a GPU thread.
 inline constexpr i64 unpack_task = 16384, unpack_thread = 16;
 
-/// The kernel widths and strides of depthwise convolutions for which a tile of their own is compiled (depthwise.h).
+/// The kernel widths and strides of depthwise convolutions that have their own compiled tile (depthwise.h).
 struct DepthwiseForm {
   int taps, stride;
 };
@@ -241,7 +239,7 @@ constexpr i64 pointwise_tasks(i64 rows, i64 cols, int lanes) {
   return ceil_div(rows * ceil_div(cols, lanes), pointwise_chunks(lanes));
 }
 
-/// Copies between layouts: a task copies a block of as many rows as fill a cache line, by a fixed number of columns.
+/// Copies between layouts: the rows and columns of a task's block. 16 elements of 4 bytes fill a cache line.
 inline constexpr i64 transpose_rows = 16, transpose_cols = 1024;
 constexpr i64 transpose_tasks(i64 outer, i64 rows, i64 cols) {
   return outer * ceil_div(rows, transpose_rows) * ceil_div(cols, transpose_cols);
@@ -286,7 +284,7 @@ constexpr i64 block_dot_bytes(int bits, i64 block, bool zeros, int lanes) {
 constexpr i64 packed_block_bytes(int bits, i64 n, i64 k, i64 block, bool zeros, int lanes) {
   return ceil_div(n, block_dot_panels * lanes) * ceil_div(k, block) * block_dot_bytes(bits, block, zeros, lanes);
 }
-/// Returns the scratch bytes of a thread for rows of f32.
+/// Returns the scratch bytes of a thread for rows of A in f32.
 constexpr i64 block_dot_scratch(int lanes, i64 m, i64 n, i64 k, i64 block) {
   return block_dot_blocks(lanes, m, n, k).mc * ceil_div(k, block) * (block + 1) * 4;
 }

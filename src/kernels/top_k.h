@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The k largest or smallest elements of rows, in order. A heap in scratch holds the best k elements so far, with the
-/// worst of them at its root. So most elements of a long row are rejected by one comparison.
+/// The k largest or smallest elements of rows, in order. On a CPU, a heap in scratch holds the best k elements so far,
+/// with the worst of them at its root. So one comparison rejects most elements of a long row.
 #include "reduce.h"
 
 namespace weft::kernel {
@@ -12,7 +12,7 @@ struct Ranked {
   i64 index;
 };
 
-/// True if an element ranks before another. NaN is the greatest value; among equals the lower index comes first.
+/// True if `a` ranks before `b`. NaN is the greatest value; among equals the lower index comes first.
 template <bool Largest, class T>
 WEFT_INLINE bool ranks_before(const Ranked<T>& a, const Ranked<T>& b) {
   const auto less = [](T x, T y) WEFT_LAMBDA { return x < y || (y != y && x == x); };
@@ -59,8 +59,8 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
 }
 
 #else
-/// Finds the k elements on a GPU, where a block computes a row: each pass finds the best element that ranks after the
-/// one found before.
+/// Finds the k elements on a GPU, where a block computes a row: each pass finds the best of the elements that rank
+/// after the last found element.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   constexpr int threads = L::threads;

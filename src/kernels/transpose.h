@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Copies between layouts on CPUs: the operand is contiguous along one axis, the result along another. Squares are
-/// transposed in registers, and each cache line is read and written whole, so strides that are powers of two are not
-/// slower than others.
+/// transposed in registers, and cache lines are read and written whole, so strides of powers of two cost no more.
 #include "pointwise.h"
 
 namespace weft::kernel {
 
-/// Exchanges elements of two vectors where bit `Half` of lane number and vector number differ (a stage of a transpose).
+/// One stage of a transpose: swaps the lanes of `a` with bit `Half` in their number and the lanes of `b` without it.
 template <int Half, class V, int... I>
 WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
   constexpr int N = sizeof...(I);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Converts elements of 2 or 4 bits (the first in the low bits of its byte) to bytes (i8 extends the sign) or, for
-/// f4e2m1, to f32, and back.
+/// Converts elements of 2 or 4 bits to bytes or, for f4e2m1, to f32, and back. The first element is in the low bits of
+/// its byte. Conversion to i8 extends the sign.
 #include "device.h"
 #include "tasks.h"
 

@@ -110,7 +110,7 @@ WEFT_INLINE Vec<T, N> splat(T x) {
   else if constexpr (is_packed<T>) return {splat<typename BitsOf<T>::type, N>(typename BitsOf<T>::type(x))};
   else return Vec<T, N>(x);
 }
-/// A list of lanes. Shuffles by it compile faster than loops over lanes, which LLVM turns into shuffles in many passes.
+/// A list of lanes for a shuffle. A shuffle compiles faster than a loop over lanes.
 template <int... I>
 struct Lanes {};
 template <class T, T... I>
@@ -199,7 +199,7 @@ struct __attribute__((packed, aligned(sizeof(T)))) Loose {
 
 #ifdef WEFT_CPU
 #define WEFT_VEC_OF(T, N) T __attribute__((__vector_size__(sizeof(T) * N)))
-/// Returns a mask of N lanes: all ones in the first n, zeros in the others.
+/// Returns a mask of N lanes: all bits are set in the first n lanes and clear in the others.
 template <class T, int N>
 WEFT_INLINE auto lane_mask(int n) {
   return iota<T, N>() < Vec<T, N>(T(n));
@@ -262,8 +262,8 @@ inline constexpr int whole_lanes = native_lanes;
 #endif  // WEFT_CPU
 
 #ifdef WEFT_NVIDIA
-/// On this GPU wide accesses must be aligned. So up to 16 bytes are accessed at once if the address allows it, else
-/// single elements. (A vector type with lower alignment does not help: LLVM 19 emits wide accesses for 16 x i8 anyway.)
+/// NVIDIA GPUs require aligned accesses, so load and store access up to 16 bytes at once at an aligned address, and
+/// single elements elsewhere. (LLVM 19 emits wide accesses for 16 x i8 even if the vector type has a lower alignment.)
 template <class T, int N>
 inline constexpr bool fits_access = sizeof(T) * N <= 16;
 template <int Bytes>
@@ -312,8 +312,8 @@ WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
   }
 }
 
-/// Loads N lanes; a whole vector must be aligned to its size or, if larger, to 16 bytes. (It is not marked as an
-/// invariant load, which LLVM could move to before wait_for_inputs() of device.h.)
+/// Loads N lanes. With `Full`, p must be aligned to the size of the vector, or to 16 bytes if the vector is larger.
+/// (Not an invariant load, because LLVM could move an invariant load to before wait_for_inputs() of device.h.)
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Full) {
 #ifdef WEFT_NVIDIA
@@ -334,7 +334,7 @@ WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Part part) {
   return load<N>(p, part);
 }
 
-/// Stores the valid lanes of v at p; memory past them is not touched.
+/// Stores the valid lanes of v at p; memory past these lanes is not touched.
 template <class T, class V>
 WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Full) {
   constexpr int N = lanes_of<V>;
@@ -360,7 +360,7 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   constexpr int N = lanes_of<V>;
   static_assert(is_same<T, Elem<V>>, "convert before storing");
 #ifdef WEFT_CPU
-  // AVX2's masked stores take 12 cycles and more on processors of AMD. Storing the two halves separately, with
+  // AVX2's masked stores take 12 cycles and more on AMD processors. Storing the two halves separately, with
   // branches, is faster: the branches are well predicted, because they go the same way in every row.
   if constexpr (native_lanes == 16 && has_masked<T, N>) return masked_move<true, T>((void*)p, v, part.n);
   else if constexpr (N > 1) {
@@ -375,7 +375,7 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   }
 }
 
-/// Stores v; a whole vector must be aligned to its size or, if larger, to 16 bytes.
+/// Stores v. With `Full`, p must be aligned to the size of the vector, or to 16 bytes if the vector is larger.
 template <class T, class V>
 WEFT_INLINE void store_whole(WEFT_GLOBAL T* p, V v, Full) {
 #ifdef WEFT_NVIDIA
@@ -418,8 +418,8 @@ WEFT_INLINE void store_whole(CheckedPointer<T> p, V v, L lanes) {
 }
 #endif
 
-// ---- masks ---- A comparison of vectors gives an integer vector of 0 and -1, one of scalars a bool.
-/// Returns mask ? a : b, lane by lane; the mask may have any width.
+// ---- masks ---- A comparison of vectors gives an integer vector of 0 and -1; a comparison of scalars gives a bool.
+/// Returns mask ? a : b, lane by lane; the mask's elements may have any width.
 template <class M, class V>
 WEFT_INLINE V select(M mask, V a, V b) {
   if constexpr (lanes_of<V> == 1) return mask ? a : b;
@@ -475,10 +475,10 @@ WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
   return convert_plain<u16>(select(x != x, (bits >> 16) | U(0x40), rounded));
 }
 
-/// The layout of an 8-bit float. `fnuz`: no infinity, no minus zero, NaN is 0x80. e4m3fn: no infinity, NaN is 0x7f.
+/// The layout of an 8-bit float. `Fnuz`: no infinity, no minus zero, NaN is 0x80. f8e4m3fn: NaN is 0x7f or 0xff.
 template <int Mantissa, int Bias, bool Fnuz, bool HasInf>
 struct Float8 {
-  static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // largest finite
+  static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // the largest finite value
   static constexpr u32 nan_bits = Fnuz ? 0x80 : HasInf ? 0x7e : 0x7f;
   static constexpr f32 two_to(int n) {
     f32 r = 1;
@@ -486,7 +486,7 @@ struct Float8 {
     for (int i = 0; i > n; i--) r *= 0.5f;
     return r;
   }
-  /// Places exponent and mantissa in an f32 and multiplies by a power of two, which is also right for denormals.
+  /// Shifts the bits into an f32 and multiplies by a power of two, which corrects the exponent, also for denormals.
   template <class U>
   static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
     using F = Vec<f32, lanes_of<U>>;
@@ -527,7 +527,7 @@ struct PowerOfTwo {
     const U power = select(bits == U(0), U(0x00400000), bits << 23);
     return bits_to<f32>(select(bits == U(255), U(0x7fc00000), power));
   }
-  /// Returns the least power of two not below x; negative numbers give NaN, 0 gives 2^-127.
+  /// Returns the bits of the least power of two >= x: NaN for x < 0, 2^-127 for 0, NaN or 2^127 (saturate) above 2^127.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;

@@ -27,8 +27,7 @@ namespace weft::kernel {
 /// Returns the byte offset of 16-byte part `part` of 128-byte row `row`.
 WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + ((part ^ (row & 7)) << 4)); }
 
-/// Returns the descriptor of an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of
-/// 1024.
+/// Returns the descriptor of an operand in swizzled rows of 128 bytes at this shared address, a multiple of 1024.
 WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }
@@ -49,7 +48,7 @@ template <int Left>
 WEFT_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
-/// Waits until all groups of products are finished; until then the compiler does not reuse their operands `a`.
+/// Waits until all groups of products are finished; until then the compiler does not reuse the registers of `a`.
 template <int N>
 WEFT_INLINE void wgmma_wait_for(const u32 (&a)[N][4]) {
   wgmma_wait<0>();
@@ -59,7 +58,7 @@ WEFT_INLINE void wgmma_wait_for(const u32 (&a)[N][4]) {
 /// Makes this thread's writes to shared memory visible to the matrix unit after the next barrier.
 WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// The list of N / 2 sums in the text of an instruction, and as operands ("+f" or "+r").
+// WEFT_LIST_N names N / 2 sums in the text of an instruction. WEFT_SUMS_N lists the sums as operands.
 #define WEFT_TEXT_0 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WEFT_TEXT_1 "%8,%9,%10,%11,%12,%13,%14,%15"
 #define WEFT_TEXT_2 "%16,%17,%18,%19,%20,%21,%22,%23"

@@ -12,7 +12,7 @@ namespace weft::kernel {
 /// gaps between rows of pixels. In a transposed convolution (`transposed`), tap t of output o reads input (o + pad - t
 /// * dilation) / stride if that is an integer.
 struct ConvSizes {
-  i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels of one group
+  i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels: of one group
   i64 in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
   i64 stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
   i64 pixel = 0;
@@ -21,7 +21,7 @@ struct ConvSizes {
   constexpr i64 taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   constexpr i64 pixels() const { return out[0] * out[1] * out[2]; }
   constexpr i64 rows() const { return batch * pixels(); }
-  /// Returns the number of rows of phased_pixel, including those that are no pixels.
+  /// Returns the number of rows of phased_pixel, including rows that are no pixels.
   constexpr i64 phased_rows() const {
     i64 count = batch;
     for (int d = 0; d < 3; ++d) count *= transposed ? tasks::round_up(out[d], stride[d]) : out[d];
@@ -70,7 +70,7 @@ WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
   p.at[2] = p.at[2] * s.stride[2] + plane.rest;
   return p;
 }
-/// Changes p from the pixel of row - 1 to that of `row`, in the order of phased_pixel.
+/// Changes p from the pixel of row - 1 to the pixel of `row`, in the order of phased_pixel.
 WEFT_INLINE void next_phased(const ConvSizes& s, i64 row, ConvPixel& p) {
   if (!s.transposed) return next_pixel(s, p);
   p.at[2] += s.stride[2];
@@ -110,7 +110,7 @@ WEFT_INLINE void for_each_source(const ConvSizes& s, const ConvPixel& p, const V
   });
 }
 
-/// The first input coordinate that the window at `p` reads, and whether the whole window lies inside the image.
+/// The first input coordinates of a pixel's window, and true if the window is inside the image and not transposed.
 struct ConvWindow {
   i64 first[3];
   bool inside;
@@ -142,8 +142,8 @@ WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w)
 }
 
 /// Calls body(row, pixel, each) for every output pixel; body then calls each(f), which calls f(channel, lanes) for
-/// every W channels. A CPU has tasks::window_tasks(rows, width, channels, taps) tasks. A GPU has a thread for each W
-/// channels of a pixel, so there `each` calls f once.
+/// every W channels. A CPU has tasks::window_tasks(rows, width, channels, taps) tasks. A GPU thread has W channels of a
+/// pixel and calls f once.
 template <int W, class L, class Body>
 WEFT_INLINE void for_pixels(const L& launch, const ConvSizes& s, i64 channels, [[maybe_unused]] i64 taps,
                             const Body& body) {

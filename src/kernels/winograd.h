@@ -2,12 +2,12 @@
 #pragma once
 /// Convolutions of stride 1 with a 3x3 kernel by minimal filtering (A. Lavin and S. Gray, "Fast Algorithms for
 /// Convolutional Neural Networks", 2015, after S. Winograd): a tile of m x m results takes (m + 2)^2 products for each
-/// pair of channels instead of 9 m^2: 4 times fewer for m = 4, and 2.25 times fewer for m = 2. Channels last, CPUs.
+/// pair of channels instead of 9 m^2: 4 times fewer for m = 4, and 2.25 times fewer for m = 2. Channels last; CPU only.
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A for a kernel g and the pixels d of a tile, the products of all tiles at one
-/// of the (m + 2)^2 positions are a matrix product over channels, on the micro kernels of gemm.h. A `Form` is one such
-/// scheme: `input` applies B^T along one axis of a tile, `weights` applies G and `output` A^T. `finish` runs after both
-/// axes.
+/// of the (m + 2)^2 positions are a matrix product over channels, on the micro kernels of gemm.h. A `Form` is a choice
+/// of A, B and G: `input` applies B^T along one axis of a tile, `weights` applies G and `output` A^T. `finish` scales
+/// the results.
 #include "device.h"
 #include "gemm.h"
 #include "pack.h"
@@ -81,10 +81,10 @@ struct WinogradFloat2 {
 };
 
 /// m = 4 for 8-bit integers, exactly. With the points 0, +-1, +-2 and infinity, B holds integers. The rows of G are
-/// scaled by 4, -6, -6, 24, 24, 1 to hold integers too, and A is scaled by 24 over these, so the result is 576 times
-/// too large. The transforms make pixels at most 100 times larger and weights 49 times: both fit 16 bits. Sums are
-/// exact modulo 2^32. A product with the inverse of 9 and a shift divide by 576 = 9 * 64; the caller must know that
-/// results fit 26 signed bits.
+/// scaled by 4, -6, -6, 24, 24, 1 to hold integers, and those of A by 24 divided by these factors, so the result is 576
+/// times too large. Transformed pixels are at most 100 times larger and weights 49 times, which fits 16 bits. Sums are
+/// exact modulo 2^32. A product with the inverse of 9 (modulo 2^32) and a shift divide by 576 = 9 * 64; the caller must
+/// know that results fit 26 signed bits.
 struct WinogradInt4 {
   static constexpr int out = 4, size = 6;
   using Wide = i32;
@@ -214,7 +214,7 @@ WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   }
 }
 
-/// Computes the row terms (see MacQuads) of transformed tiles: [position][tile].
+/// Computes the row terms (see MacQuads) of transformed tiles; `terms` is [position][tile].
 template <class Mac, int lanes>
 WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::Unit* v, i64 step, i64 stride, i64 units,
                                  typename Mac::Acc* terms) {
@@ -239,8 +239,8 @@ template <class Mac, GemmTile tile>
 WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typename Mac::Unit* v, i64 step, i64 stride,
                                 const WinogradDepth& depth, const typename Mac::B* panel, typename Mac::Acc* sums,
                                 const typename Mac::Acc* terms) {
-  // The loop over units is cut into planes, and these into pieces of a panel that stay in L1. With headers there is one
-  // piece, because there are few units.
+  // The loop over units is cut into planes, and the planes into pieces of a panel that stay in L1. With headers there
+  // is one piece, because there are few units.
   constexpr bool whole = Mac::header > 0;
   constexpr i64 most = whole ? i64(1) << 40 : tile.deep;
   constexpr int nr = tile.nr();
@@ -276,7 +276,7 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
   }
 }
 
-/// Returns the taps [begin, end) along the depth that lie inside the input for results at these depths.
+/// Returns the taps [begin, end) along the depth that lie inside the input for a result from first_depth to last_depth.
 WEFT_INLINE TapRange depth_taps(const ConvSizes& s, i64 first_depth, i64 last_depth) {
   const TapRange low = valid_taps(s, 0, first_depth * s.stride[0] - s.pad[0]),
                  high = valid_taps(s, 0, last_depth * s.stride[0] - s.pad[0]);
@@ -296,11 +296,11 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
   }
 }
 
-/// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. Computes what `conv` (conv.h)
-/// does, for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups, sizes and padding may
-/// have any value. The sums run along k over channels and over planes along the depth. X is Mac::Direct. `w`: packed by
-/// pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, `words` being 4-byte words of
-/// all units.
+/// Runs this call's share of the tasks of tasks::winograd_blocks for the planes of all images. Computes the same
+/// results as `conv` (conv.h), for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups,
+/// sizes and padding may have any value. The sums run along k over channels and over planes along the depth. X is
+/// Mac::Direct. `w`: packed by pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch,
+/// `words` being 4-byte words of all units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
@@ -325,7 +325,7 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
     const i64 block = task / b.n_blocks, group = block / b.m_blocks, col0 = task % b.n_blocks * b.nc;
     const i64 first = block % b.m_blocks * b.mt, count = least(b.mt, b.tiles - first);
     const i64 per_plane = b.tiles_h * b.tiles_w, plane0 = first / per_plane, plane1 = (first + count - 1) / per_plane;
-    // Skips planes that lie in the padding of floats. The padding of integers may differ from 0, so it is summed.
+    // For floats, skips planes that lie in the padding. The padding of integers may differ from 0, so it is summed.
     WinogradDepth depth{{0, s.kernel[0]}, s.kernel[0], plane_units};
     if (has_partial_sums<Mac> && plane0 / s.out[0] == plane1 / s.out[0]) {
       const TapRange inside = depth_taps(s, plane0 % s.out[0], plane1 % s.out[0]);

@@ -89,8 +89,8 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block; then those of the kernels
-/// attention_groups (group_attention) and attention_few (few_attention).
+/// Parameters of a GPU attention kernel: padded head size, keys per step, waves of a block; then parameters of the
+/// kernels attention_groups (group_attention) and attention_few (few_attention).
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per compute unit
@@ -106,7 +106,7 @@ struct GpuAttention {
       return cat(mma ? "attention_mma<" : "attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ",
                  nan_rows, ">");
     if (groups > 0) {
-      bool in_turns = groups == 2 && d == 64 && !causal;  // otherwise slower, on an H200
+      bool in_turns = groups == 2 && d == 64 && !causal;  // slower in other cases, on an H200
       return cat("attention_groups<", kernel_type(type), ", ", d, ", ", groups, ", ", split, ", ", nan_rows, ", ",
                  in_turns, ">");
     }
@@ -126,7 +126,7 @@ Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.di
 /// Returns the number of cluster blocks among which the keys are split (Flash-Decoding) if there are few blocks; each
 /// block gets at least `fewest` keys.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
-  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a growing cache: assume 512
+  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // unknown for a growing cache: assumes 512
   int split = 1;
   while (split < 8 && blocks * split * 2 <= lowering.compute_units() && keys >= fewest * split * 2) split *= 2;
   return split;
@@ -151,7 +151,7 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel of warp groups, if it applies. Two groups of a block share the keys, unless that leaves compute
+/// Returns the kernel of warp groups, if possible. Two groups of a block share the keys, unless that leaves compute
 /// units idle or adds over a seventh of empty rows. If there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;

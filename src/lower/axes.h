@@ -12,8 +12,7 @@ struct AxisGroup {
   bool is_alone = false;  ///< a single axis, never merged: the kernel computes the operand's offset along it
 };
 
-/// Merges neighbouring axes of `dims` where the operand's `strides` allow it, except those marked in `alone`. A tensor
-/// of rank 0 has no groups.
+/// Merges neighbouring axes of `dims`, except axes in `alone`, if `strides` allow it. A scalar has no groups.
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
 /// Returns an iteration with a coordinate for each group: at[0], at[1] ...
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
@@ -27,18 +26,19 @@ std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& gro
 class Lowering;
 struct Region;
 
-/// Results that a region stores: those computed before its anchor, and the others.
+/// The values that a region stores: `before` are values of its prologue, `after` are values of its anchor or epilogue.
 struct Outputs {
   std::vector<Value> before, after;
 };
 Outputs split_outputs(const Region& region);
 
-/// True if lanes along the last coordinate are neighbours in every view that the kernel (FusedBody::plan) accesses.
+/// True if the last coordinate has a single stride in each view that a kernel with these values accesses
+/// (FusedBody::last_coordinate_is_axis).
 bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
           const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
 
-/// Moves the epilogue to a region of its own and returns it, if an operand of the epilogue is broadcast along some axes
-/// that the anchor merges: lanes are then not neighbours in its memory. Otherwise returns an empty region.
+/// Moves the epilogue to a region of its own and returns that region, if the last coordinate of the iteration has no
+/// single stride in some view of the epilogue (`fits`). Otherwise returns an empty region.
 Region split_epilogue(Lowering& lowering, Region& region, const Iteration& iteration);
 
 /// Sizes of a tensor seen as [outer, n, inner], where n is one axis.

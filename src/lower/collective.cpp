@@ -41,7 +41,7 @@ PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& f
   return kernel.finish(lowering.plan(), to ? "all_gather" : "all_reduce");
 }
 
-/// Returns a region's elementwise instructions that run first: the anchor's prologue, or all if it has no anchor.
+/// Returns a region's elementwise instructions that run first: the anchor's prologue, or all if there is no anchor.
 std::vector<Instruction*>& front_of(Region& region) { return region.anchor ? region.prologue : region.epilogue; }
 
 /// True if `sum` is small, has a type with kernels, is read only by `readers` (all of the same sizes), and has the
@@ -54,7 +54,7 @@ bool feeds_only_readers(const Region& sum, const std::vector<Instruction*>& read
          is_small(value.dtype(), product(value.dims()));
 }
 
-/// Moves the front (front_of) of `reader` into the sum's epilogue; `reader` keeps its anchor, if any.
+/// Returns the sum with the front (front_of) of `reader` as its epilogue; `reader` keeps its anchor, if any.
 Region extended(Region& sum, Region& reader) {
   Region whole{.anchor = sum.anchor,
                .epilogue = std::exchange(front_of(reader), {}),

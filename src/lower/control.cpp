@@ -2,7 +2,7 @@
 // Lowers control flow to branches and jumps in one list of steps; docs/control_flow.md shows an example.
 //
 // A symbol n that several steps would set (both branches, or each trip) gets a second name n' that these steps set;
-// then one step sets n from n'. So each size is known after exactly one step, and never depends on the trip before.
+// then one step sets n from n'. So only one step sets each symbol n.
 #include "ir/control.h"
 
 #include <algorithm>

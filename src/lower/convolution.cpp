@@ -19,7 +19,7 @@ Dim per_group(const Dim& channels, const Dim& groups) {
   return exact_divide(channels, groups).value_or(floordiv(channels, groups));
 }
 
-/// Returns the geometry. Takes the channels from the weights, whose sizes are constant more often than the input's.
+/// Returns the geometry. Takes channels from the weights: their sizes are constant more often than those of the input.
 Window convolution_window(const Instruction& i) {
   const auto& op = *i.as<Convolution>();
   const Dims &x = i.inputs[0].dims(), &w = i.inputs[1].dims(), &y = i.types[0].shape.dims;
@@ -89,8 +89,8 @@ bool has_short_reach(const Window& w) {
 /// True if the channels fill whole tiles of AMX.
 bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
 
-/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place ("Direct"), as copied lines
-/// ("Lines"), as im2col of few channels ("Im2col"), as a padded copy ("Padded"), or with a conversion ("Filled").
+/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place by taps ("Direct") or by lines of
+/// taps ("Lines"), as im2col of few channels ("Im2col"), as a padded copy ("Padded"), or with a conversion ("Filled").
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -99,7 +99,7 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
   bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
   if (!reads_pixels(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
-  // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of it idle.
+  // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of the unit idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   // With im2col, each sum runs over contiguous elements. Short sums then go from registers to the epilogue, which is
   // faster (measured with AVX2) if the columns fill panels.
@@ -136,7 +136,7 @@ View weights_in_order(Lowering& lowering, const Window& w, Value value, std::str
   return lowering.copy_of(to, value, why);
 }
 
-/// The weights that form one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
+/// The weights that form one run of k in packed weights: weights of a tap, a line of taps, or all taps (im2col).
 enum class Run { tap, line, window };
 
 /// Makes the taps of a run and their channels one axis k, in the window and in the weights. Run::line is for
@@ -205,7 +205,7 @@ bool has_few_channels(const Lowering& lowering, const Instruction& i, const Wind
          w.channels_out.is_constant() && is_long && depthwise_sum(i) == DType::f32;
 }
 
-/// Emits the store lambda. `row` is the flat index of an output pixel over all images, `channel` that over all groups.
+/// Emits the store lambda. `row`: index of an output pixel of all images; `channel`: index of a channel of all groups.
 void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
   size_t rank = region.dims.size();
   kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");
@@ -248,8 +248,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles of a depthwise convolution as shared parts: those for any window, and with one output channel per
-/// group also those for the widths and strides in tasks::depthwise_forms.
+/// Declares the tiles of a depthwise convolution as shared parts: tiles for any window, and with one output channel per
+/// group also tiles for the widths and strides in tasks::depthwise_forms.
 void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
   kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
                                   kernel_type(x), ", ", kernel_type(weights), ">"));

@@ -40,7 +40,7 @@ bool is_known(Value value) {
   return value.def->is<Constant>();
 }
 
-/// The decision which instructions of a module run on the CPU; `run` also reorders all instructions.
+/// The decision of which instructions of a module run on the CPU; `run` also reorders all instructions.
 class Placement {
  public:
   explicit Placement(Module& module) : module_(module), on_cpu_(module.id_limit()), needs_(module.id_limit()) {}
@@ -90,7 +90,7 @@ class Placement {
     }
   }
 
-  /// Schedules all ready instructions of one device, then all of the other, in turn, to get few groups.
+  /// Alternates between the devices, each time with all ready instructions of a device, to get few groups.
   std::vector<Group> schedule() {
     std::vector<Group> groups;
     Group left, order;
@@ -194,7 +194,7 @@ class PartWriter {
     return copy;
   }
 
-  /// Finds the symbols that the part uses; those that it does not set get their values from the surrounding program.
+  /// Finds the symbols that the part uses. Symbols that it does not set get their values from the surrounding program.
   void find_sizes(CpuPart& op) {
     std::set<std::string> set;
     Dims mentioned;

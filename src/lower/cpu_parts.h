@@ -7,15 +7,15 @@
 
 namespace weft {
 
-/// A program for the CPU. `names` lists those of its symbols whose values come from the surrounding program.
+/// A program for the CPU. `names` lists the symbols that get their values from the surrounding program.
 struct TakenPart {
   std::unique_ptr<Program> program;
   std::vector<std::string> names = {};
 };
 
 /// Moves everything that no GPU can run (strings, sequences, optionals, maps, operators without a GPU kernel) into
-/// programs for the CPU, and puts a `cpu_part` instruction in the place of each. Reorders instructions so that there
-/// are few parts, because each costs a copy to the host and one back.
+/// programs for the CPU, and puts a `cpu_part` instruction in the place of each program. Reorders instructions so that
+/// there are few parts, because each part costs copies to the host and back.
 std::vector<TakenPart> take_cpu_parts(Program& program);
 
 }  // namespace weft

@@ -12,8 +12,8 @@ static int lanes_of(const Lowering& lowering, DType type) {
   return lowering.lanes_for(bits(lowering.on_gpu() ? type : compute_type(type)));
 }
 
-/// Lowers a gather of slices, seen as [before, indices, after]. Vectors run along `after`, or along `indices` if no
-/// axes come after.
+/// Lowers a gather of slices, seen as [before, indices, after]. Vectors run along `after`, or along `indices` if there
+/// is no axis after them.
 void lower_gather(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

@@ -48,7 +48,7 @@ std::string why_no_pool(const Instruction& i) {
   return {};
 }
 
-/// Returns the element types if no kernel multiplies them; "" if one does.
+/// Returns a text of the element types if no kernel multiplies them; "" if a kernel does.
 template <class Op>
 std::string why_no_product(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype(), result = i.as<Op>()->type;

@@ -10,12 +10,12 @@ namespace weft {
 class Lowering;
 
 /// Which f32 values may be stored in 16 bits (LowerOptions::storage) for a family's kernels: none, operands, or
-/// operands and results. Other operands are first copied to f32, and other results are stored in f32.
+/// operands and results. Otherwise operands are first copied to f32, and results are stored in f32.
 enum class Narrow : uint8_t { never, read, read_and_written };
 
 struct Family {
   void (*lower)(Lowering&, const Region&) = nullptr;         ///< null: the family has no kernels
-  void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< the same for GPUs, if their kernels differ
+  void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< the function for GPUs if it differs, else null
   Narrow narrow = Narrow::never;
   bool takes_prologue = false;    ///< its kernels can apply elementwise instructions to their first operand
   bool takes_epilogue = false;    ///< its kernels can apply elementwise instructions to their result
@@ -25,10 +25,10 @@ struct Family {
   std::string (*why_not)(const Instruction&) = nullptr;  ///< returns why no kernel computes it; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU has a kernel for it
 };
-/// Returns the family of an instruction; leaves (is_leaf) have none.
+/// Returns the family of an instruction; for a leaf (is_leaf), a family without functions.
 const Family& family_of(const Instruction& instruction);
 
-/// If a Bind reads its sizes from an i32 or i64 input of the program, which may be converted or reshaped before,
+/// If a Bind reads its sizes from an i32 or i64 input of the program (perhaps through conversions and reshapes),
 /// returns that input; else null. Such sizes are known before the run begins.
 Value input_bound_by(const Instruction& instruction);
 

@@ -74,12 +74,12 @@ static std::optional<DType> whole_bytes(const Instruction& nearest) {
 static std::vector<Value> operands(const Instruction& i) {
   if (i.is<Lookup>()) return {i.inputs[0]};
   std::vector<Value> list = i.inputs;
-  if (i.is<Nearest>() && whole_bytes(i)) list.erase(list.begin() + 1, list.begin() + 3);  // its limits
+  if (i.is<Nearest>() && whole_bytes(i)) list.erase(list.begin() + 1, list.begin() + 3);  // the limits
   return list;
 }
 
 /// Finds the instructions that are needed only for the f64 sum of a Nearest that has a guess
-/// (passes/guess_roundings.h). The kernel runs them only where the guess is in doubt.
+/// (passes/guess_roundings.h). The kernel runs these instructions only if the guess is in doubt.
 void FusedBody::find_late(const std::vector<Value>& outputs) {
   for (const Instruction* i : instructions_ | std::views::reverse) {
     Value value{const_cast<Instruction*>(i), 0};
@@ -139,7 +139,7 @@ bool FusedBody::last_coordinate_is_axis() const {
 
 /// Emits code that splits each coordinate of the kernel into the axes of its group.
 void FusedBody::emit_coordinates() {
-  if (known_equal(product(iteration_.dims), 0)) {  // the code never runs: any coordinates do
+  if (known_equal(product(iteration_.dims), 0)) {  // the code never runs
     axis_names_.assign(axes_.size(), "i64(0)");
     return;
   }
@@ -182,7 +182,7 @@ std::string FusedBody::address(const Access& access, bool written) {
 }
 
 /// True if a GPU may load whole aligned vectors: the last coordinate is a multiple of the lanes, so the offset added to
-/// it must be one too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
+/// it must be such a multiple too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
 bool FusedBody::is_whole(const Access& access) const {
   constexpr int64_t max_lanes = 8;
   bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(max_lanes);
@@ -237,8 +237,8 @@ static std::string conversion_text(const std::string& x, const Convert& op) {
   return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 
-/// Returns the f32 value from before the rounding to 16 bits if `reader` is a sum, product or quotient, so that only
-/// the store rounds. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
+/// Returns the f32 value from before the rounding to 16 bits if `reader` is a sum, difference, product or quotient, so
+/// that only the store rounds. Other functions, such as floor, could jump: they read the rounded value.
 static Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
   const auto* op = value.def->as<Convert>();
   bool is_rounding = op && is_float(op->to) && bits(op->to) == 16 && value.def->inputs[0].dtype() == DType::f32;
@@ -253,8 +253,8 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes code for the integers nearest to the operand of a Nearest, which is below 2^31. They come from its guess or,
-/// if a lane is in doubt, from the sum itself. A function computes the sum, so that loops hold no copies of it.
+/// Writes code that rounds the operand of a Nearest, of magnitude below 2^31, to integers. The code rounds the guess
+/// or, if a lane is in doubt, the exact operand, which a cold function computes.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();
   if (!is_guessed(i)) {
@@ -272,8 +272,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Emits code that rounds and clamps. Small numbers become bytes (see whole_bytes), else 32-bit integers, because most
-/// readers convert them back to floats.
+/// Emits code that rounds and clamps. Small numbers become bytes (see whole_bytes) or 32-bit integers, because most
+/// readers convert the results back to floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

@@ -11,14 +11,14 @@
 
 namespace weft {
 
-/// How a kernel loops over the result. Each coordinate that the kernel passes to the store lambda stands for a group of
-/// neighbouring axes: a pointwise loop has one coordinate per axis; a matrix product has (batch, row, column).
+/// How a kernel loops over the result. Each coordinate that the kernel passes to the store lambda is the flat index of
+/// a group of neighbouring axes, such as (batch, row, column). A pointwise loop leaves the coordinates empty.
 struct Iteration {
   Dims dims;                             ///< axes of the region
   std::vector<size_t> group_begin;       ///< the first axis of each coordinate, in rising order from 0
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
   bool whole_vectors = true;             ///< the size of the last group is a multiple of the lanes
-  bool loads_early = false;              ///< values without coordinates are loaded once, at the start
+  bool loads_early = false;              ///< values that are equal for all coordinates are loaded once, at the start
   std::string after_loads = {};          ///< a line that comes after all loads and before the arithmetic
 };
 
@@ -41,7 +41,7 @@ class FusedBody {
   /// `loads`: values that are loaded even if no instruction reads them.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
             const std::vector<Value>& given, const std::vector<Value>& loads = {});
-  /// True if the last coordinate stands for a single merged axis, so that adjacent lanes are adjacent in every view.
+  /// True if the last coordinate is a single merged axis, so that its lanes have a single stride in each view.
   bool last_coordinate_is_axis() const;
 
   /// Declares that the kernel's variable `name` holds `value` in the compute type `type`.
@@ -89,9 +89,9 @@ class FusedBody {
   Iteration iteration_;
   ViewOf load_view_, store_view_;
   std::vector<Instruction*> instructions_;
-  std::set<const Instruction*> late_;  // only computed where a guess is in doubt (Nearest)
+  std::set<const Instruction*> late_;  // instructions that run only if the guess of a Nearest is in doubt
   std::vector<Access> loads_, stores_;
-  std::map<const Instruction*, std::string> tables_;  // lookups: names of their tables
+  std::map<const Instruction*, std::string> tables_;  // key: a lookup's table; value: its name in the kernel
   Dims axes_;
   std::vector<std::string> axis_names_;
   std::map<std::pair<const Instruction*, uint32_t>, Variable> variables_;
@@ -102,7 +102,7 @@ class FusedBody {
 std::optional<double> splat_of(Value value);
 
 /// Returns the number of splat_of if it is simple (0, 1, 0.5, 127, infinity ...) and so becomes a literal in the
-/// kernel. Others (scales) are read from memory, so that layers with different scales share one kernel.
+/// kernel. Other numbers (scales) are read from memory, so that layers with different scales share one kernel.
 std::optional<double> literal_of(Value value);
 
 /// Returns a number of this type as C++ text: `f32(0x1.8p+0)`, `i64(3)`.

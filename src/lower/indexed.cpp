@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Adds checks that, along all axes but `axis`, the indices are no longer than x.
+/// Adds checks that, along all axes but `axis`, the size of the indices is at most that of x.
 void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
   for (size_t a = 0; a < x.size(); ++a) {
@@ -45,7 +45,7 @@ void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dim
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 
-/// Adds to `from` the offsets of the `count` coordinates at `index`; sets it to -1 if an axis of x is empty.
+/// Emits code that adds the offsets of the `count` coordinates at `index` to `from`; -1 if an axis of x is empty.
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {

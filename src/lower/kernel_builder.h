@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Returns an element type's name in kernel sources. Throws E149 if kernels cannot address it (packed, complex).
+/// Returns an element type's name in kernel sources. Throws E149 for packed and complex types, which have none.
 std::string kernel_type(DType type);
 /// Returns the type in which kernels compute: f32 for narrow floats, u8 for bool, an 8-bit integer for packed integers,
 /// i64 for strings, else the type itself.
@@ -19,7 +19,7 @@ DType compute_type(DType type);
 /// Returns C++ text that converts the elements loaded by the expression `text` from type `from` to type `to`.
 std::string converted(const std::string& text, DType from, DType to);
 
-/// True for types with several elements per byte. All operands of these types but a BlockDot's weights are unpacked.
+/// True for types with several elements per byte. Operands of these types are unpacked, except a BlockDot's weights.
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
 /// A plan under construction, with tables that find equal kernels and sizes.
@@ -41,9 +41,8 @@ struct PlanDraft : Plan {
 };
 
 /// A writer of the source of one kernel, which also collects the launch arguments. Buffers are numbered in order of
-/// first use and sizes in order of use, so equal work has equal text whatever the sizes. Equal sizes (such as equal
-/// numbers of input and output channels) get a number each; otherwise layers with equal numbers would need a kernel of
-/// their own.
+/// first use and sizes in order of use, so the text does not depend on the sizes. Equal sizes get different numbers;
+/// otherwise a layer in which two sizes (such as input and output channels) are equal would need a kernel of its own.
 ///
 ///     KernelBuilder k("pointwise.h");
 ///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);
@@ -87,7 +86,7 @@ class KernelBuilder {
 
   /// GPUs: sets how many blocks should fit on a compute unit at once; this limits the registers per thread.
   void set_occupancy(int blocks) { occupancy_ = blocks; }
-  /// GPUs: the body itself waits for the previous launch; otherwise the builder adds the wait at its start.
+  /// GPUs: declares that the body waits for the previous launch. Otherwise the builder adds the wait before the body.
   void set_waits_itself() { waits_itself_ = true; }
 
   void set_kind(KernelKind kind) { kind_ = kind; }
@@ -102,7 +101,7 @@ class KernelBuilder {
   /// True if the lines written so far read or write this buffer.
   bool uses(BufferId buffer) const;
 
-  /// Adds the kernel to the plan unless it has an equal one; returns the launch step.
+  /// Adds the kernel to the plan unless the plan has an equal kernel; returns the launch step.
   PlanStep finish(PlanDraft& plan, const std::string& stem);
 
  private:

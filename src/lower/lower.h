@@ -6,18 +6,18 @@
 namespace weft {
 
 struct LowerOptions {
-  /// GPUs: the 16-bit type (f16 or bf16) in which kernels store f32 values and in which matrix units read them. Sums
-  /// and values inside a kernel stay f32; inputs and outputs keep their types.
+  /// The type in which kernels store and multiply f32 values: f32, or f16 or bf16 on GPUs and on CPUs that multiply the
+  /// type. Sums and values inside a kernel stay f32; inputs and outputs keep their types.
   DType storage = DType::f32;
   std::vector<std::string> keep_f32 = {};  ///< patterns (*, ?) of nodes whose results and products stay f32
   VendorLibraries libraries = {};          ///< GPUs: libraries on this machine, candidates besides Weft's kernels
   Chooser choose = {};                     ///< chooses among kernels for the same work; empty: by the cost model
   bool are_connected = false;              ///< see Ranks (passes/pipeline.h)
-  int compute_units = 0;                   ///< GPUs: those of the device; 0: as many as the chip's usual model has
+  int compute_units = 0;                   ///< GPUs: their number on the device; 0: that of the chip's usual model
 };
 
-/// Turns an optimised program into a plan of kernel calls for a chip: regions, views, buffers and kernel sources. The
-/// runtime places the memory. Throws E402 naming every instruction without a kernel on this target.
+/// Returns a plan of kernel calls that computes an optimised program on a chip. The runtime places the memory. Throws
+/// E402 naming every instruction without a kernel on this chip.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
 /// An instruction that has no kernel on any chip.

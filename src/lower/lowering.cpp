@@ -175,7 +175,7 @@ std::vector<BufferId> Lowering::output_buffers(const Module& main) {
   return buffers;
 }
 
-/// Makes regions write results directly to their output buffers; a value that is several results uses the first one.
+/// Makes regions write results directly to output buffers; a value that is several results uses the first buffer.
 void Lowering::choose_slots(const Module& module, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
@@ -255,7 +255,7 @@ void Lowering::pack(const View& wide, BufferId output, Value value) {
   add_step(std::move(step), "packs elements narrower than a byte", false);
 }
 
-/// In checked builds, gives axes of size 1 an absurd stride, to find kernels that use it although they must not.
+/// In checked builds, gives axes of size 1 an absurd stride, to find kernels that use the stride of such an axis.
 static void poison_strides(View& view) {
   constexpr int64_t absurd = int64_t{3} << 16;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
@@ -263,7 +263,7 @@ static void poison_strides(View& view) {
   }
 }
 
-/// Finds the view by walking up the chain of view operators and down again; a recursion could overflow on long chains.
+/// Finds the view by walking up the chain of view operators and down again; recursion could overflow the stack.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
   for (; !all_.views.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
@@ -326,7 +326,7 @@ View Lowering::distinct_copy_of(Value value, const std::string& reason) {
   return copy;
 }
 
-/// True if two views of different buffers have the same type, offset and strides.
+/// True if two views of different buffers have the same type, offset and strides (of axes larger than 1).
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
   for (size_t i = 0; same && i < a.dims.size(); ++i)
@@ -408,8 +408,8 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   return part;
 }
 
-/// Returns the scatter that updates `value`, if it is the only reader; the value is then computed directly into the
-/// scatter's result.
+/// Returns the scatter that updates `value`, if the scatter is the only reader; the value is then computed directly
+/// into the scatter's result.
 static Instruction* scatter_over(Value value) {
   if (value.def->users.size() != 1 || value.def->types.size() != 1) return nullptr;
   Instruction* user = value.def->users[0];
@@ -555,7 +555,7 @@ static bool fits_in_f16(Value value) {
 DType Lowering::product_type(const Instruction& i) const {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
   if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
-  // f16 represents all numbers of both 8-bit float types.
+  // f16 represents all numbers of these 8-bit floats.
   if (is_float8(a)) return a == b && multiplies_float8(gpu(), a) ? a : DType::f16;
   if (is_integer(a)) return DType::i16;  // u8 times i8 is exact in i16, which vector units multiply
   bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
@@ -611,7 +611,7 @@ void Lowering::widen_operands(const Instruction& reader) {
   }
 }
 
-/// Prefetches constants that all rows read (a bias), while the kernel still waits for the previous launch.
+/// Emits prefetches of constants that all rows read (such as a bias), before the wait for the previous launch.
 void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
   constexpr int64_t most = 1 << 14;
   for (const Instruction* i : region.epilogue) {
@@ -643,7 +643,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   body.plan(region.epilogue, region.outputs, given);
   body.define(given[0], anchor, type);
   if (region.twin) body.define(given[1], "second", type);
-  // On CPUs a result may overwrite an operand of the epilogue, unless the anchor reads it too. On GPUs it may not,
+  // On CPUs a result may overwrite an operand of the epilogue that the anchor does not read. On GPUs no result may,
   // because several threads may read one element.
   std::vector<BufferId> in_place = on_gpu() ? std::vector<BufferId>() : body.in_place();
   std::erase_if(in_place, [&](BufferId buffer) { return kernel.uses(buffer); });

@@ -34,7 +34,7 @@ struct LoweredProgram {
   /// The buffers that load steps fill, by the step's kernel, operands and sizes.
   std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
   std::set<BufferId> written = {};                    ///< output buffers already written
-  std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; those without a value so far
+  std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; symbols without a value so far
   std::unordered_map<const Instruction*, bool> load_time = {};
   BufferId mailbox = {};  ///< the buffer of kind mailbox, if there is one
   int depth = 0;          ///< number of bodies around the current module
@@ -82,15 +82,16 @@ class Lowering {
   /// begins at a multiple of `align` elements.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                int64_t align = 1);
-  /// Copies the elements of the value's own view in the same way, each only once even if a broadcast repeats it.
+  /// Copies the value's own view in the same way, but copies an element once that a broadcast repeats.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// Returns the type to which a GPU converts both operands of a dot or convolution before it multiplies them.
   DType product_type(const Instruction& instruction) const;
-  /// Returns the view for a result of the current region: in an output buffer, a concatenation or a new buffer.
+  /// Returns the view for a result of the current region: in an output buffer, in the result of a concatenation or
+  /// scatter that reads it, or in a new buffer.
   View new_result(Value value);
-  /// Does the same; a new buffer has its axes in the order `stored` (outermost first).
+  /// As above, but a new buffer stores the axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   /// Copies elements of `value` from one view to another.
@@ -98,12 +99,12 @@ class Lowering {
     copy(from, to, value, reason, runs_at_load_);
   }
   void copy_into(Value value, const View& to, const std::string& reason);
-  /// Copies a value into a part of a buffer that no other step writes.
+  /// Copies a value into a part of a buffer; no other step may write that part.
   void copy_apart(Value value, const View& to, const std::string& reason);
   /// Makes a buffer of `elements` of `type` with a special layout, such as packed weights.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
-  /// Call it after adding the load step that fills `to`. If an equal load step exists, removes the new step and returns
-  /// the buffer of the old one, so that layers with the same weights share their packed form. Otherwise returns `to`.
+  /// If the newest load step fills `to` and equals an earlier step, removes the newest and returns the earlier step's
+  /// buffer, so that layers with the same weights share their packed form. Otherwise returns `to`.
   View shared(View to);
   /// True if a value depends on constants only; its steps then run once, when the program is loaded.
   bool is_load_time(Value value) const;
@@ -117,11 +118,11 @@ class Lowering {
   /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.
   size_t choose(Decision decision, const std::function<bool(size_t)>& can_take = {});
 
-  /// Adds a kernel launch. `load_time`: it runs once, when the program is loaded.
+  /// Adds a kernel launch. `load_time`: the launch runs once, when the program is loaded.
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), runs_at_load_); }
 
-  /// Adds a condition on sizes, checked before the run; in a body, or if a size is known only later, at this step.
+  /// Adds a condition on sizes, checked before the run; in a body, or if a size is set during the run, at this step.
   void add_check(SizeCheck check);
 
   // Control flow (control.cpp).
@@ -157,8 +158,8 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// Returns the output buffer that the region of `value` writes directly; none if it has none, or if the sizes of that
-  /// buffer are not known yet.
+  /// Returns the output buffer that the region of `value` writes directly; none if there is none, or if the buffer's
+  /// sizes are not known yet.
   BufferId slot_of(Value value) const;
 
  private:

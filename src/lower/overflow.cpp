@@ -19,7 +19,7 @@ static bool moves_elements(const Instruction& i) {
          i.is<ScatterNd>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>() || i.is<Scan>();
 }
 
-/// True for the upper bound of a min or the lower bound of a max, which cannot make a result larger in magnitude.
+/// True for a positive operand of a min or a negative operand of a max: a bound that makes no result larger.
 static bool is_harmless_bound(Fn fn, Value value) {
   if (fn != Fn::min && fn != Fn::max) return false;
   auto number = splat_of(value);

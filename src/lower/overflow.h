@@ -7,8 +7,8 @@
 namespace weft {
 
 /// The finite f32 values that a 16-bit type would turn into infinities. They come from constants, such as the lowest
-/// f32 in a mask, and pass through operators that add, scale, pick or move elements, up to a softmax or a product. If
-/// they became -infinity, a fully masked row would give NaN in the softmax.
+/// f32 in a mask, and pass through operators that add, scale, pick or move elements, up to a softmax or a product. As
+/// -infinity, the values would make the softmax of a fully masked row NaN.
 class OverflowingValues {
  public:
   /// `type`: bf16 or f16.

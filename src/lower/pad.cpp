@@ -25,8 +25,7 @@ View repeated(View scalar, const Dims& dims) {
   return scalar;
 }
 
-/// Copies the operand and fills what follows it. If the run lets the result reuse the operand's memory, only the fill
-/// is written.
+/// Copies the operand and fills the elements after it. If the result reuses the operand's memory, only fills.
 void grow(Lowering& lowering, const Instruction& i, size_t axis, const View& whole) {
   View from = lowering.view_of(i.inputs[0]), fill = lowering.view_of(i.inputs[1]);
   lowering.copy_view(from, part_of(whole, axis, 0, from.dims[axis]), i.inputs[0], "the inside of a padding");
@@ -67,7 +66,7 @@ void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std:
   kernel.line("  from += i", g, " * ", kernel.size(groups[g].stride), ";");
 }
 
-/// Lowers modes that pad with the operand's elements: one loop, with vectors along the last axis if the operand allows.
+/// Lowers modes that pad with the operand's elements: one loop, with vectors along the last axis if possible.
 void pad_with_itself(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();

@@ -101,7 +101,7 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
 
 /// If the last axis of a copy is short and the source is contiguous along the axes before it (channels-first images),
 /// makes the loop run along those axes, with vector loads and strided stores. On CPUs a last axis of size <= 2 needs no
-/// contiguous source, because a part of a vector takes as long as a whole one.
+/// contiguous source, because a part of a vector takes as long as a whole vector.
 static void turn_short_axis(View& from, View& to, int lanes, bool on_gpu) {
   size_t rank = to.dims.size();
   if (rank < 2) return;
@@ -117,7 +117,7 @@ static void turn_short_axis(View& from, View& to, int lanes, bool on_gpu) {
   }
 }
 
-/// Lowers a copy between layouts as transposes of square blocks; returns false if it does not apply.
+/// Lowers a copy between layouts on CPUs as transposes of square blocks; returns false for other copies.
 static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuilder& kernel) {
   std::vector<Dims> strides{from.strides, to.strides};
   collapse_axes(to.dims, strides);

@@ -30,14 +30,14 @@ std::string acc_text(const Pool& op, DType acc) {
   return cat("lowest<", type, ">()");
 }
 
-/// Returns the expression that combines two elements; for Lp they are already raised to the power p.
+/// Returns the expression that combines two elements; for Lp the elements are already raised to the power p.
 const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)" : "a + b"; }
 
 std::string power_text(const std::string& x, const std::string& type, double exponent) {
   return cat("fn::op_pow(", x, ", splat<", type, ", W>(", type, "(", exponent, ")))");
 }
 
-/// Returns the expression of an element before it is combined; for Lp its power.
+/// Returns the expression of an element before combine_text: for Lp, the power of the element x.
 std::string element_text(const Pool& op, const std::string& type) {
   if (op.fn != PoolFn::lp) return "x";
   if (op.p == 1) return "fn::op_abs(x)";

@@ -36,7 +36,7 @@ std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& 
 
 bool rows_are_even(const View& a) { return even_stride(a, 0, a.dims.size() - 1).has_value(); }
 
-/// Permutes the row axes of A into memory order, if its rows then have one stride.
+/// Permutes the row axes of A into memory order, if the rows then have one stride.
 static void walk_as_stored(Product& p) {
   std::vector<size_t> order(p.a.dims.size());
   std::iota(order.begin(), order.end(), 0);

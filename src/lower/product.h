@@ -22,17 +22,17 @@ struct Product {
   Dim batch = 1, m = 1, n = 0, k = 0;
   std::vector<size_t> order = {};  ///< the order in which the kernel walks the result's axes; empty: their own
 };
-/// Describes a dot as a matrix product. If all batches share B, they become further rows of A, which is copied if its
-/// strides do not allow that. On GPUs the rows follow A's memory order, because exporters often transpose batch and
-/// sequence. `rows` is the dot's first operand or its replacement.
+/// Describes a dot as a matrix product. If all batches share B, the batches become rows of A. If these rows have no
+/// common stride, a GPU takes them in memory order (exporters often transpose batch and sequence), or else A is copied.
+/// `rows` is the dot's first operand or its replacement.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
 /// True if one stride leads from each row of A to the next across all leading axes.
 bool rows_are_even(const View& a);
 /// Returns the stride between rows of A; all row axes must merge into one.
 Dim row_stride(const Product& p);
-/// Groups the result's axes into the coordinates (at, row, col); without batches into (row, col).
+/// Returns an iteration that groups the result's axes into the coordinates (at, row, col); without batches (row, col).
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
-/// Groups the axes of a product that walks them in Product::order.
+/// As above, with the axes in Product::order.
 Iteration result_iteration(const Dims& dims, const Product& p);
 /// Returns the type of a GPU's accumulators for operands of this type.
 DType sum_type(DType type);

@@ -27,7 +27,7 @@ Instruction* producer(Value value) {
   return value.def;
 }
 
-/// Limit on a region's elementwise instructions, because the time to compile a kernel grows faster than its length.
+/// Limit on a region's elementwise instructions: the time to compile a kernel grows faster than the kernel's length.
 constexpr size_t max_members = 256;
 
 using RegionId = Id<Region>;
@@ -58,7 +58,8 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    // The last instruction that set sizes. The next one depends on it, so that guards (ir/control.h) keep their order.
+    // The last instruction that set sizes. The next instruction that sets sizes depends on `last`, which keeps the
+    // order of guards (ir/control.h).
     Instruction* last = nullptr;
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
@@ -136,7 +137,7 @@ class Grouping {
       bool may_take = id && is_open(regions_[id]) && regions_[id].dims == i.types[0].shape.dims;
       if (may_take && computes(regions_[id], input) && !is_settled_before(regions_[id], i)) candidates.push_back(id);
     }
-    // Prefers regions with an anchor, then those with other readers (the rest can be absorbed later), then the latest.
+    // Prefers regions with an anchor, then regions with other readers (`i` can absorb the rest later), then the latest.
     std::ranges::sort(candidates, std::greater{},
                       [&](RegionId id) { return std::tuple(!is_plain(regions_[id]), !is_read_only_by(id, i), id); });
     for (RegionId id : candidates) {
@@ -167,8 +168,8 @@ class Grouping {
     return at;
   }
 
-  /// True for a conversion to a wider type that its reader should do. Either only elementwise functions read the
-  /// result, much later (as in a residual connection), or the result is summed while others read the narrow value.
+  /// True for a conversion to a wider type that its reader should do: if the result meets a value that is computed
+  /// later (as in a residual connection), or if it is reduced while other instructions read the narrow value.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || !region_of(i.inputs[0])) return false;
@@ -249,7 +250,7 @@ class Grouping {
     return false;
   }
 
-  /// True if all of `id` precedes the first instruction of `target` and thus cannot depend on it.
+  /// True if all of `id` precedes the first instruction of `target`; then `id` cannot depend on `target`.
   bool is_older(RegionId id, RegionId target) { return last_order(regions_[id]) < first_order(regions_[target]); }
 
   static int64_t first_order(const Region& r) {

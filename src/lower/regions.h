@@ -32,11 +32,11 @@ bool is_pointwise(const Instruction& instruction);
 /// True for parameters, constants and views, which need no kernel of their own.
 bool is_leaf(const Instruction& instruction);
 
-/// Removes regions that became empty because others took over their instructions.
+/// Removes regions whose instructions other regions have taken.
 void erase_empty(std::vector<Region>& regions);
 
 /// Groups a module's instructions greedily, in program order. An elementwise instruction joins a region of the same
-/// sizes that computes one of its operands (preferably one with an anchor), unless another operand depends on that
+/// sizes that computes one of its operands (preferably a region with an anchor), unless another operand depends on that
 /// region. Returns the regions in an order in which they can be executed.
 std::vector<Region> form_regions(const Module& module);
 

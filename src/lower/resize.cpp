@@ -30,7 +30,7 @@ Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   if (!op.antialias) return 2 * reach;
   if (scale >= 1) return 2 * reach + 1;
   if (scale > 0) return static_cast<int64_t>(2 * static_cast<double>(reach) / scale) + 2;
-  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above: scale is at least out / in
+  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // scale >= out / in
 }
 
 /// Returns the accumulator type: f64 for interpolated integers, so that they are rounded as exact sums would be.
@@ -92,7 +92,7 @@ TapTable make_table(Lowering& lowering, const Instruction& i, size_t axis, const
   return table;
 }
 
-/// Returns text such as `convert<f32>(load<W>(...))`: W elements at `offset` along the last axis, 1 if it is resized.
+/// Returns text such as `convert<f32>(load<W>(...))`: W elements from `offset` on, or one if the last axis is resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
   std::string text = last_is_resized ? cat(data, "[offset]")
@@ -118,7 +118,7 @@ void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std:
 }  // namespace
 
 /// Lowers a resize to one loop over the result, with tables of taps for the resized axes. Vectors run along the last
-/// axis unless that is resized.
+/// axis unless this axis is resized.
 void lower_resize(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

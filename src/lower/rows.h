@@ -22,10 +22,10 @@ struct KeptRow {
   int held = 0;                        ///< pieces of a row that each thread keeps; 0: the row is read again
   const char* fill = "any";            ///< the `Fill` of a thread's last piece
 };
-/// Chooses how to keep a row in pieces of `lanes`. CPUs keep none, GPUs keep no rows of long or unknown length.
+/// Chooses how GPU threads keep a row in pieces of `lanes` elements; they keep no row of long or unknown length.
 KeptRow kept_row(const Lowering& lowering, const Dim& rows, const Dim& cols, int lanes);
-/// Returns the `Team` argument of a row kernel and the arguments after it, with a leading comma. On a GPU the team is a
-/// wave for rows known to be short, else a block; empty on a CPU.
+/// Returns the `Team` argument of a row kernel and the arguments after it, with a leading comma; "" on a CPU. If
+/// kept.team is 0, the team is a wave for rows known to be short, else a block.
 std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept = {});
 /// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, one team (kernels/row.h) for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
@@ -55,7 +55,7 @@ std::string row_function(const Instruction& anchor);
 std::string reduce_name(const Region& region);
 /// True if the region stores all its results in 16 bits or fewer.
 bool stores_narrow(const Lowering& lowering, const Region& region);
-/// Emits the load lambda `[&](i64 row, i64 col, auto lanes) { ...; return v; },`, which also stores `before`.
+/// Emits the load lambda, which takes the coordinates of shape.input and also stores the values `before`.
 void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
                    const std::vector<Value>& before);
 /// Emits the rest of the store lambda, which begins with the anchor's results in type `acc`.

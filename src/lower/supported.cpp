@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Returns for each body the instruction that has it; errors name the node of the outermost such instruction.
+/// Returns for each body the instruction that it belongs to.
 static std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {
@@ -21,7 +21,7 @@ static std::map<const Module*, const Instruction*> owners_of(const Program& prog
   return owners;
 }
 
-/// Returns why kernels cannot address the type of an operand or result; empty if they can.
+/// Returns why kernels cannot address the type of an operand or result; empty if they can address all types.
 static std::string why_no_type(const Instruction& i) {
   const Family& family = family_of(i);
   auto refused = [&](const Type& type) {
@@ -40,8 +40,7 @@ static std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Returns why no target but the reference interpreter can run an instruction; empty if one can. Without this check,
-/// lowering would throw.
+/// Returns why no target but the reference interpreter can run an instruction; empty if another target can.
 static std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;

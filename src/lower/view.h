@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// Where a value's elements lie: element (i0, i1, ...) is element offset + sum(i * strides) of the buffer. Reshapes,
-/// transposes, broadcasts and slices change only the view and copy nothing.
+/// Places of a value's elements: element (i0, i1, ...) is element offset + sum(i * strides) of the buffer. Most
+/// reshapes, and transposes, broadcasts and slices, change only the view and copy nothing.
 struct View {
   BufferId buffer = {};
   DType dtype = DType::f32;
@@ -33,7 +33,7 @@ bool is_whole(const View& view);
 /// ignored. Returns 0 if there is a single element.
 std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
 
-/// Reorders the axes: axis i of the result is axis order[i] of `view`.
+/// Returns a view with reordered axes: axis i of the result is axis order[i] of `view`.
 View permuted(const View& view, const std::vector<size_t>& order);
 
 /// Returns the view of a view operator's result (reshape, transpose, broadcast, slice). Nothing for other operators and
@@ -44,7 +44,7 @@ std::optional<View> apply_view(const View& view, const Instruction& op);
 bool is_view_op(const Op& op);
 
 /// Merges neighbouring axes where all of `strides` allow it, in `dims` and in each list of strides. Drops axes of size
-/// 1 but keeps at least one axis. An axis marked in `limits` never merges with the axis before it.
+/// 1 but keeps at least one axis. An axis marked in `limits` is neither dropped nor merged with the axis before it.
 void collapse_axes(Dims& dims, std::vector<Dims>& strides, const std::vector<bool>& limits = {});
 
 }  // namespace weft

@@ -9,7 +9,7 @@ class Lowering;
 /// Sizes of a convolution or pooling over channels-last tensors: the members of ConvSizes (kernels/window.h), possibly
 /// symbolic. Spatial lists have one entry per spatial axis (1 to 3).
 struct Window {
-  Dim batch, groups = 1, channels_in, channels_out = 1;  ///< channels of one group
+  Dim batch, groups = 1, channels_in, channels_out = 1;  ///< channels: of one group
   Dims in, out, kernel, stride, dilation, pad;
   Dim pixel;  ///< stride between neighbouring input pixels, in elements
   bool transposed = false;

@@ -5,9 +5,9 @@
 namespace weft {
 
 /// Quantises rows to 8 bits, for products with weights of 4 or 8 bits. Each block of the last axis (the last block may
-/// be short) has the scale max|x| / 127 and the integers x * (127 / max|x|), computed in f32 and rounded to even. If
-/// all x are 0, the integers are 0. x[..., k] of floats -> integers i8[..., blocks * block] with zeros after k, scales
-/// f32[..., blocks], and the sum of each block's integers i32[..., blocks].
+/// be short) has the scale max|x| / 127 and the integers x * (127 / max|x|), computed in f32 and rounded half to even.
+/// If all x are 0, the integers are 0. x[..., k] of floats -> integers i8[..., blocks * block] with zeros after k,
+/// scales f32[..., blocks], and the sum of each block's integers i32[..., blocks].
 struct QuantizeRows {
   static constexpr std::string_view name = "quantize_rows";
   int64_t block = 32;

@@ -247,7 +247,7 @@ Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
   return symbols;
 }
 
-/// Returns the result, of this type, of an existing operator T (Convert or Reshape) that reads `value`; null if none.
+/// Returns the result of an existing T (Convert or Reshape) of `value` that has this type; null if there is none.
 template <class T>
 static Value reader_of(Value value, const Type& type) {
   for (Instruction* user : value.def->users) {
@@ -270,7 +270,7 @@ static Value as_vector(Module& module, Value value) {
   return known ? known : reshape(module, value, shape.dims);
 }
 
-/// Splits operand + number or operand - number; nothing for other instructions.
+/// Splits the sum or difference of an operand and known numbers; returns nothing for other instructions.
 static std::optional<std::pair<Value, Dims>> as_sum(Value value) {
   const auto* op = value.def->as<Elementwise>();
   if (!op || (op->fn != Fn::add && op->fn != Fn::sub)) return std::nullopt;

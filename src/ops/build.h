@@ -16,7 +16,7 @@ namespace weft {
 
 Value constant(Module& module, Tensor tensor);
 Value constant(Module& module, DType type, double value);  ///< a scalar
-Value sizes(Module& module, Dims dims);                    ///< i64[rank], a plain constant when all are numbers
+Value sizes(Module& module, Dims dims);                    ///< an i64 vector; a constant if all sizes are numbers
 
 /// Returns the NumPy broadcast of the shapes. If sizes must be equal but cannot be proved equal, adds a guard.
 Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what);

@@ -6,7 +6,7 @@
 /// Checks for shape rules. The errors show the operands' shapes; Module::append adds the node.
 namespace weft::shape_rule {
 
-/// Throws a model error; its text is `args` one after another.
+/// Throws a model error with the concatenated `args` as text.
 template <class... Args>
 [[noreturn]] void refuse(const char* code, const Args&... args) {
   throw Error({.kind = ErrorKind::model, .code = code, .what = cat(args...)});
@@ -43,7 +43,7 @@ inline void real(std::string_view op, const Shape& x) {
   if (!is_float(x.dtype)) refuse("E141", op, ": ", x, " must hold floats");
 }
 
-/// Throws unless `small` broadcasts to `large`: from the last size on, each is 1 or equal.
+/// Throws unless `small` broadcasts to `large`: aligned at the last axis, each size of `small` is 1 or equal.
 inline void broadcasts_to(std::string_view op, const Shape& small, std::span<const Dim> large) {
   if (small.dims.size() > large.size()) refuse("E151", op, ": ", small, " has more axes than ", large.size());
   size_t added = large.size() - small.dims.size();

@@ -54,7 +54,7 @@ namespace {
 /// The sizes of one convolution, channels first. A transposed convolution swaps input and output: for each tap and
 /// input position, the table of taps holds the output position that gets the product.
 struct WindowSizes {
-  int64_t batch, groups, in_channels, out_channels;  // channels per group
+  int64_t batch, groups, in_channels, out_channels;  // in_channels, out_channels: of one group
   int64_t in, out, taps;                             // numbers of positions and taps
 };
 

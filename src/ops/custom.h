@@ -19,8 +19,8 @@ struct CustomOperator {
       function;  ///< pointwise: V f(V x, V y); else void f(const L& launch, const f32* x, ..., f32* y, i64 n, ...)
   std::string tasks = "1";  ///< number of tasks of a call: an expression over the rule's sizes
   bool is_pointwise = false;
-  /// Returns 0, or any other number to end the run with E302. `buffers`: inputs, then outputs; `sizes`: those of the
-  /// rule in order of appearance; `attributes`: "alpha=0.5\nmode=\"x\"".
+  /// Returns 0, or any other number to end the run with E302. `buffers`: inputs, then outputs; `sizes`: the rule's
+  /// sizes in order of appearance; `attributes`: "alpha=0.5\nmode=\"x\"".
   int32_t (*call)(void* user, const char* attributes, void* const* buffers, const int64_t* sizes) = nullptr;
   void* user = nullptr;
 };

@@ -32,7 +32,8 @@ enum class Layout : uint8_t { channels_first, channels_last };
 std::span<const std::string_view> names(Layout);
 
 /// Convolution over any number of spatial axes, without bias. Operands: x (in `layout`); w[out, in / groups,
-/// kernel...], or if transposed w[in, out / groups, kernel...]. Pads may be negative. Spatial sizes of the result:
+/// kernel...], or if transposed w[in, out / groups, kernel...]; if not transposed, optionally the value of padding, a
+/// scalar (default 0). Pads may be negative. Spatial sizes of the result:
 /// out = (in + pad_begin + pad_end - dilation * (kernel - 1) - 1) / stride + 1; transposed:
 /// out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pad_begin - pad_end.
 struct Convolution {
@@ -63,9 +64,9 @@ struct Convolution {
 enum class PoolFn : uint8_t { max, average, lp };
 std::span<const std::string_view> names(PoolFn);
 
-/// Pooling over the spatial axes. Padding counts as -inf for max; an average includes it only with count_include_pad.
-/// round_up adds a partial last window, as ONNX ceil_mode does, unless that window would start in the padding at the
-/// end. max can also return indices (i64): flat positions in x's channels-first order.
+/// Pooling over the spatial axes. Padding counts as -inf for max; an average includes padding only with
+/// count_include_pad. round_up adds a partial last window, as ONNX ceil_mode does, unless that window would start in
+/// the padding at the end. max can also return indices (i64): flat positions in x's channels-first order.
 struct Pool {
   static constexpr std::string_view name = "pool";
   PoolFn fn = PoolFn::max;

@@ -114,8 +114,7 @@ int64_t stored(Wrapping<S> value) {
 inline double narrowed(DType, double value) { return value; }
 inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
 
-/// Calls f(x, y, z) for element i. With one operand, y repeats x; with fewer than three, z is 0. With three operands, x
-/// is a condition.
+/// Calls f(x, y, z) for element i. With one operand, y is x; with one or two, z is 0; with three, x is a condition.
 template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
   if constexpr (arity == 3) return f(c.in[0].as<int64_t>()[i] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));

@@ -23,9 +23,8 @@ struct HostOp {
   bool operator==(const HostOp&) const = default;
 };
 
-/// True for operators that work on strings: those that only move, select or compare elements, and control flow.
+/// True for operators that accept strings: those that move, select or compare elements, host functions, control flow.
 bool takes_strings(const Op& op);
-/// True for a tensor of strings.
 inline bool is_text(const Type& type) { return type.is_tensor() && type.shape.dtype == DType::string; }
 
 // These functions append instructions, or none if the result is known while compiling.

@@ -41,7 +41,7 @@ Types Gather::infer(Operands in) const {
   return {result};
 }
 
-/// Throws unless the indices have x's rank, and sizes of at most x's on axes other than `axis`; adds guards if unknown.
+/// Throws unless indices have x's rank and, except along `axis`, at most x's sizes; symbolic sizes get guards.
 static void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {
@@ -99,7 +99,7 @@ Types Iota::infer(Operands in) const {
 
 namespace {
 
-/// A list of indices along axes; negative ones count from the end. Throws E301 for an index outside its axis.
+/// A list of indices along axes; negative indices count from the end. Throws E301 for an index outside its axis.
 class Places {
  public:
   Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}
@@ -128,8 +128,7 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// Returns, for each element of `indices`, a flat position in x: the coordinates of the element with its index as the
-/// coordinate along `axis`.
+/// Returns, for each element of `indices`, the flat position in x of its coordinates with the index along `axis`.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

@@ -2,11 +2,11 @@
 #pragma once
 #include "ir/op.h"
 
-/// Operators that read or write at positions given by data. Indices are i32 or i64; negative ones count from the end;
-/// an index out of range is a run-time error (E301).
+/// Operators that read or write at positions given by data. Indices are i32 or i64; negative indices count from the
+/// end; an index out of range is a run-time error (E301).
 namespace weft {
 
-/// Selects slices along `axis`. Sizes of the result: x's sizes before the axis, the indices' sizes, x's sizes after it.
+/// Selects slices along `axis`. The result has x's sizes before the axis, the indices' sizes, x's sizes after the axis.
 struct Gather {
   static constexpr std::string_view name = "gather";
   int64_t axis = 0;
@@ -26,7 +26,7 @@ struct GatherElements {
   bool operator==(const GatherElements&) const = default;
 };
 
-/// Gathers at coordinates: the last axis of the indices holds coordinates for the axes after the first `batch` ones.
+/// Gathers at coordinates: the last axis of the indices holds coordinates for the axes after the first `batch` axes.
 struct GatherNd {
   static constexpr std::string_view name = "gather_nd";
   int64_t batch = 0;
@@ -39,8 +39,7 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// x with `updates` written at `indices` along `axis`, or combined with the elements there by `fn`. Operands: x,
-/// indices, updates (of the indices' sizes).
+/// x with `updates` written, or combined by `fn`, at `indices` along `axis`. Operands: x, indices, updates.
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
@@ -51,8 +50,8 @@ struct ScatterElements {
   bool operator==(const ScatterElements&) const = default;
 };
 
-/// x with slices written at the coordinates in the last axis of `indices`, or combined with the elements there by `fn`.
-/// Operands: x, indices, updates.
+/// x with slices written, or combined by `fn`, at coordinates in the last axis of indices. Operands: x, indices,
+/// updates.
 struct ScatterNd {
   static constexpr std::string_view name = "scatter_nd";
   ScatterFn fn = ScatterFn::replace;

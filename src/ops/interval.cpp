@@ -20,7 +20,7 @@ Interval of_type(DType type) {
   return {0, std::ldexp(1, width) - 1};
 }
 
-/// Returns the smallest interval that contains 0 and these f64 numbers; unbounded if one of them is not finite.
+/// Returns the smallest interval that contains 0 and these f64 numbers; unbounded if a number is not finite.
 Interval of_numbers(std::span<const double> numbers) {
   Interval all{0, 0};
   for (double x : numbers) all = std::isfinite(x) ? Interval{std::min(all.low, x), std::max(all.high, x)} : Interval();
@@ -35,7 +35,7 @@ bool is_view(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
 }
 
-/// True for max pooling if each window surely contains a pixel, so that each result is an element of the input.
+/// True for max pooling if each window is known to contain a pixel, so that each result is an element of the input.
 bool picks_elements(const Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->round_up) return false;

@@ -21,7 +21,7 @@ Interval interval_of(Value value, int depth = 12);
 struct WeightBounds {
   double element, output;
 };
-/// Returns the bounds of weights [out, in, kernel...]; uses the range of their type if they are not a constant.
+/// Returns the bounds of weights [out, in, kernel...]: exact for an i8 constant, else computed from interval_of.
 WeightBounds weight_bounds(Value weight);
 
 }  // namespace weft

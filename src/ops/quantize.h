@@ -50,8 +50,8 @@ struct Nearest {
   bool operator==(const Nearest&) const = default;
 };
 
-/// True for a dequantize of the type and rank of weights or i32 biases. If they are constant, passes do not fold it,
-/// because integer products read its operands.
+/// True for a dequantize of the type and rank of weights or i32 biases. Passes do not fold such an instruction, because
+/// integer products read its operands.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

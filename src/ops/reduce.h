@@ -38,8 +38,8 @@ struct ArgReduce {
   bool operator==(const ArgReduce&) const = default;
 };
 
-/// Running reduction (sum, product, min, max) along `axis`, from its end with `reverse`; without the element itself if
-/// `exclusive`.
+/// Running sum, product, minimum or maximum along `axis` (`reverse`: from the end; `exclusive`: without the element
+/// itself).
 struct Scan {
   static constexpr std::string_view name = "scan";
   ReduceFn fn = ReduceFn::sum;

@@ -93,7 +93,7 @@ template <class S>
 Wrapping<S> maximum(Wrapping<S> x, Wrapping<S> y) {
   return x < y ? y : x;
 }
-/// Shifts to the left; gives 0 for a negative count or one above 63.
+/// Shifts to the left; gives 0 for a negative count or a count above 63.
 template <class S>
 Wrapping<S> shift_left(Wrapping<S> x, Wrapping<S> y) {
   return y.bits() > 63 ? Wrapping<S>(0) : Wrapping<S>::of(x.bits() << y.bits());

@@ -31,7 +31,7 @@ Types Resize::infer(Operands in) const {
     refuse("E151", name, ": the operand of scales and regions is ", in[1], ", not f64[3,", x.rank(), "]");
   length_is(name, "dims", dims.size(), x.rank());
   length_is(name, "scales", scales.size(), x.rank());
-  for (size_t axis = 0; axis < dims.size(); ++axis) {  // refuses an empty axis of x, unless the result's is empty too
+  for (size_t axis = 0; axis < dims.size(); ++axis) {  // refuses an empty axis of x if the result's axis is not empty
     if (!known_equal(dims[axis], x.dims[axis]))
       require_less_equal(min(dims[axis], 1), x.dims[axis], cat("resize: elements along axis ", axis, " of ", x));
   }
@@ -60,7 +60,7 @@ struct Axis {
   double roi_start, roi_end;
 
   double coordinate(int64_t at) const {
-    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // result: unrounded
+    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // `result` is not rounded
     switch (resize.coordinates) {
       case ResizeCoordinates::half_pixel: return divided(x + 0.5) - 0.5;
       case ResizeCoordinates::half_pixel_symmetric: {
@@ -154,7 +154,7 @@ Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double 
 std::vector<Wide> Resize::evaluate(std::span<const Wide> in) const {
   Wide x = in[0];
   bool integers = !x.is_real();
-  // Rounds once, after the last axis.
+  // Resizes integers as reals, so that results are rounded once, after the last axis.
   if (integers && mode != ResizeMode::nearest) {
     std::vector<double> reals;
     for (int64_t v : x.as<int64_t>()) reals.push_back(to_real(x.dtype, v));

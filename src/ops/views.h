@@ -2,7 +2,8 @@
 #pragma once
 #include "ir/op.h"
 
-/// Operators that only rearrange elements. Lowering uses strides and offsets where it can, and copies otherwise.
+/// Operators that move elements without computing on them. Lowering uses strides and offsets where it can, and copies
+/// otherwise.
 namespace weft {
 
 /// Keeps the elements in row-major order and changes the sizes.

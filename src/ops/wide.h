@@ -30,7 +30,7 @@ class StringScope {
 };
 /// Converts elements to wide types. Throws E504 for complex numbers. Strings need a StringScope.
 Wide to_wide(const Tensor& tensor);
-/// Converts back; rounds floats to their type.
+/// Converts elements from wide types to `wide.dtype`, which rounds floats.
 Tensor to_tensor(const Wide& wide);
 /// Returns the same elements with sizes `dims`.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);
@@ -88,8 +88,8 @@ struct Rows {
   int64_t start(int64_t row) const { return row / inner * size * inner + row % inner; }
 };
 
-/// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the number of elementary operations per item.
-/// Parts are short, so that the watch (deadline, stop) is checked every few milliseconds.
+/// Calls f(begin, end) for parts of [0, count), on all cores if the work is large; `cost` is the number of elementary
+/// operations per item. Parts are short, so that the watch (deadline, stop) is checked every few milliseconds.
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
 
 /// c[m, n] += a[m, k] * b[k, n], all row-major and dense.

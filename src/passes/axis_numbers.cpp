@@ -44,7 +44,7 @@ std::optional<AxisNumbers> of_view(const Instruction& i) {
   return numbers;
 }
 
-/// Returns a Dequantize's scale or zero point: one number per index of `axis`, or one for all; nothing if not constant.
+/// Returns the numbers of a Dequantize's scale or zero point; 0 if `i` has no such operand, nothing if not constant.
 std::optional<AxisNumbers> parameter_of(const Instruction& i, size_t operand, int64_t axis) {
   if (i.inputs.size() <= operand) return AxisNumbers{};
   auto numbers = numbers_of(i.inputs[operand]);

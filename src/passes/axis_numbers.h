@@ -10,7 +10,7 @@ namespace weft {
 /// The elements of a constant value that is uniform or varies along one axis only: scales, biases, zero points.
 struct AxisNumbers {
   std::vector<double> values = {0};
-  int64_t axis = -1;  ///< the axis along which they vary; -1: one number for all elements
+  int64_t axis = -1;  ///< the axis along which the elements vary; -1: one number for all elements
 
   double at(int64_t index) const { return values[axis < 0 ? 0 : index]; }
   bool operator==(const AxisNumbers&) const = default;
@@ -20,7 +20,7 @@ struct AxisNumbers {
 /// nothing for other values, and if the elements vary along two axes.
 std::optional<AxisNumbers> numbers_of(Value value);
 
-/// Returns f(a, b) for each index; nothing if a and b vary along different axes.
+/// Returns f(a.at(i), b.at(i)) for each index i; nothing if a and b vary along different axes.
 template <class F>
 std::optional<AxisNumbers> combined(const AxisNumbers& a, const AxisNumbers& b, const F& f) {
   if (a.axis >= 0 && b.axis >= 0 && a.axis != b.axis) return std::nullopt;

@@ -30,7 +30,7 @@ bool has_real_numbers(const Instruction& i) {
 }
 
 /// Estimates the machine instructions of `i`: 4 for quantize and lookup, 8 for functions such as exp, 1 for short
-/// functions such as add and round, 0 for operators that are not elementwise.
+/// functions such as add and round, 0 for other operators.
 int own_work(const Instruction& i) {
   if (i.is<Quantize>() || i.is<Lookup>()) return 4;
   const auto* op = i.as<Elementwise>();
@@ -76,8 +76,8 @@ class Tables {
     return read_strided(one, {elements}, 0, std::vector<int64_t>{0});
   }
 
-  /// Evaluates an operand of `i` for all 256 bytes. Sets `result.of` to the 8-bit value that the operand depends on;
-  /// returns nothing if the operand is not a function of one such value, or `result.of` is another value already.
+  /// Returns the numbers of a constant operand of `i`, or the 256 results of an operand that is a known function. Sets
+  /// `result.of` to the function's 8-bit value; returns nothing if `result.of` is already another value.
   std::optional<Wide> operand(const Instruction& i, Value value, Function& result) const {
     if (auto number = value.type().is_tensor() ? splat_number(value) : std::nullopt)
       return known(i, value.dtype(), *number);

@@ -15,8 +15,8 @@ namespace {
 
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
-/// Rewrites the longest chain of reshapes and transposes that ends in `i` in its shortest form. With `alone`, values
-/// inside the chain must have no other readers. Limits the chain's length, because the search takes cubic time in it.
+/// Shortens the chain of reshapes and transposes that ends in `i`. With `alone`, values inside the chain must have no
+/// readers outside the chain. Limits the chain's length, because the search takes more than linear time.
 template <bool alone>
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
@@ -105,7 +105,7 @@ std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
   Dims taps(i.inputs[1].dims().size(), 1), no_pads(op->strides.size(), 0);
   taps[0] = op->groups;
-  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // strides above 1 fail is_one_type
+  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // is_one_type rules out strides above 1
   const bool is_one_type = i.types[0] == i.inputs[0].type() && i.inputs[1].dtype() == op->type;
   if (moves || !is_one_type || i.inputs[1].dims() != taps) return {};
   return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});
@@ -186,12 +186,12 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   std::optional<double> index = splat_number(i.inputs[1]);
   std::optional<int64_t> size = x.dims()[op->axis].constant();
   if (!index || !size || *index < -static_cast<double>(*size) || *index >= static_cast<double>(*size))
-    return std::nullopt;  // the run reports the index as out of range
+    return std::nullopt;  // an index that is out of range stays a gather, which reports the index when it runs
   auto start = static_cast<int64_t>(*index) + (*index < 0 ? *size : 0);
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
 
-/// Returns the element that `value` repeats everywhere, as a scalar; nothing if there is none or it is not known.
+/// Returns, as a scalar, the element that `value` repeats everywhere; nothing if no such element is known.
 std::optional<Value> repeated_element(Module& module, Value value) {
   if (value.def->is<Broadcast>() && known_equal(value.def->inputs[0].shape().elements(), 1))
     return reshape(module, value.def->inputs[0], {});
@@ -199,7 +199,7 @@ std::optional<Value> repeated_element(Module& module, Value value) {
   return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
 }
 
-/// True for a matrix product, or a chain of elementwise functions of one, if each value has only one reader.
+/// True for a matrix product, or a short chain of elementwise functions of a product, if each value has one reader.
 bool follows_product(Value value) {
   constexpr int max_functions = 8;
   for (int i = 0; i < max_functions && value.def->users.size() == 1; ++i) {
@@ -236,8 +236,8 @@ bool comes_from_product(Value value) {
   return is_product(value) || (value.def->is<Elementwise>() && std::ranges::any_of(value.def->inputs, is_product));
 }
 
-/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a matrix product and its reshape only splits the
-/// rows. The function (adding a residual) can then be fused with the product.
+/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a matrix product and reshape(x) only splits rows.
+/// The function, such as the addition of a residual, can then be fused with the product.
 std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 2) return std::nullopt;
   for (size_t k = 0; k < 2; ++k) {

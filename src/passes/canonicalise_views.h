@@ -6,9 +6,9 @@ namespace weft {
 
 /// Brings chains of views into one short form, so that patterns match however a model was exported. A chain of reshapes
 /// and transposes becomes at most a reshape that splits axes, a transpose, and a reshape that merges axes. Merges two
-/// broadcasts, slices or conversions in a row; removes views without effect. Moves elementwise functions before a
-/// broadcast of all their operands, and functions of one operand before a reshape. After a matrix product, also moves
-/// conversions, functions with scalars and an added residual before the reshape. Replaces a gather of one constant
+/// broadcasts, slices or conversions in a row; removes views without effect. Moves elementwise functions before the
+/// broadcasts of their operands, and functions of one operand before a reshape. After a matrix product, also moves
+/// conversions, functions with scalars and an added residual before a reshape. Replaces a gather of one constant
 /// index by a slice, and a depthwise convolution with one tap by a `mul`. Removes kernel taps that read only padding.
 ///
 ///     %1 = reshape %0 {dims=[12*batch, seq, 64]}              (from f32[batch,12,seq,64])

@@ -61,7 +61,7 @@ class LayoutChange {
   }
 
  private:
-  /// Returns the channels-last form of a rewritten value that `i` transposes to channels-last; null for other `i`.
+  /// If `i` transposes a rewritten value to channels-last, returns the value's channels-last form; else null.
   Value already_last(const Instruction& i) const {
     const auto* op = i.as<Transpose>();
     if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
@@ -69,7 +69,7 @@ class LayoutChange {
     return found == last_of_.end() ? Value{} : found->second;
   }
 
-  /// Returns the channels-last form of the result; null if the instruction keeps its layout.
+  /// Returns the channels-last form of the result of `i`; null if `i` keeps its layout.
   Value rewritten(Instruction& i) {
     if (i.types.empty() || !i.types[0].is_tensor()) return {};
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
@@ -79,7 +79,7 @@ class LayoutChange {
     return followed(i);
   }
 
-  /// Returns the image if i = reshape(normalize(reshape(image))), with a norm over all elements of an image; else null.
+  /// Returns the rewritten image if i = reshape(normalize(reshape(image))) normalises over each whole image; else null.
   Value normed_image(const Instruction& i) const {
     const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
     Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};
@@ -105,7 +105,7 @@ class LayoutChange {
 
   static bool is_elementwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Nearest>(); }
 
-  /// True if `i` should be computed channels-last: an operand has this layout, and the others are cheap to read in it.
+  /// True if `i` should be computed channels-last: an operand has this layout, and transposing the others is cheap.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;

@@ -30,7 +30,7 @@ Value below(Module& module, const Dims& dims, const Dim& offset) {
   return apply(module, Fn::less_equal, {column, last});
 }
 
-/// Returns bool[batch, 1, rows, keys]: true for keys inside ranges[batch, rows, 2].
+/// Returns bool[batch, 1, rows, keys]: true for keys inside the half-open ranges of ranges[batch, rows, 2].
 Value inside(Module& module, Value ranges, const Dim& keys) {
   Value key = module.append(Iota{.dims = {1, 1, 1, keys}, .axis = 3}, {});
   auto bound = [&](int64_t which) {
@@ -94,7 +94,7 @@ static Value expanded_product(Module& module, const Instruction& i) {
   return convert(module, matmul(module, x, transpose(module, weight, {1, 0})), op.type);
 }
 
-/// Returns the three results of a quantize_rows, computed by simpler operators over [.., blocks, block].
+/// Returns the results of a quantize_rows (bytes, scales, sums), computed by simpler operators.
 static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) {
   int64_t block = i.as<QuantizeRows>()->block;
   Dims wide = i.types[0].shape.dims, cut = i.types[1].shape.dims, column = cut;
@@ -122,7 +122,7 @@ static Value product_of_floats(Module& module, const Instruction& i) {
   return convert(module, module.append(BlockDot{.block = op.block, .type = in[0].dtype()}, in), op.type);
 }
 
-/// Returns the replacement of a block_dot; nothing if the target has a kernel for it.
+/// Returns the replacement of the block_dot `i`; nothing if the target has a kernel for `i`.
 static std::optional<Value> plain_product(Module& module, const Instruction& i, bool takes_bytes) {
   if (!i.inputs[1].def->is<Constant>()) return expanded_product(module, i);
   if (takes_bytes || i.inputs[0].dtype() != DType::i8) return std::nullopt;
@@ -151,7 +151,7 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-/// True if two products are faster than the attention kernel: no mask, a wide head, many rows, keys <= head size.
+/// True if two products are faster than the attention kernel: wide heads, many rows, few keys; no mask, range or sink.
 static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();

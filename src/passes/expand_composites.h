@@ -4,26 +4,26 @@
 
 namespace weft {
 
-/// The largest head sizes that a target's attention kernels support.
+/// The largest head sizes for which a target uses its attention kernels.
 struct AttentionHeads {
   int64_t widest = INT64_MAX, widest_of_f32 = INT64_MAX;
-  /// The largest head size for attention without a mask and with at most as many keys as the head size: above it, two
-  /// products are faster, because the scores are smaller than q, k and v. (Cross-covariance attention has such sizes.)
+  /// The limit for attention without a mask and with at most as many keys as the head size. For wider heads, two
+  /// products are faster, because the scores are smaller than q, k and v (as in cross-covariance attention).
   int64_t widest_of_few_keys = INT64_MAX;
 };
 
 /// Replaces attention by two products and a softmax where no kernel supports it (f64, heads that are too wide) or the
 /// products are faster.
-///     attention %q, %k, %v, %mask   ->   dot (softmax (dot %q, (transpose %k)) * scale + %mask), %v
+///     attention %q, %k, %v, %mask   ->   dot (softmax ((dot %q, (transpose %k)) * scale + %mask)), %v
 bool expand_attention(Module& module, const AttentionHeads& heads);
 
-/// Replaces a grouped product by a gather of its matrices and a batched product, for targets without a kernel for it.
+/// Replaces grouped products, on targets without a kernel for them, by a gather of the matrices and a batched product.
 ///     grouped_dot %a, %b, %which   ->   dot %a, (gather %b, max(%which, 0))
 bool expand_grouped(Module& module);
 
 /// Replaces block_dot by a product with dequantised weights, unless the weights are constant. If the target cannot read
-/// rows of 8 bits (`takes_bytes` is false), gives a block_dot with constant weights the float rows from before their
-/// quantisation, or replaces it too if there are none.
+/// rows of 8 bits (`takes_bytes` is false), lets a block_dot with constant weights read the rows before quantize_rows.
+/// Without a quantize_rows, also replaces a block_dot that reads rows of 8 bits.
 ///     block_dot %x, %w, %scale, %zero   ->   dot %x, (transpose (dequantize %w, %scale, %zero))
 bool expand_block_dots(Module& module, bool takes_bytes);
 

@@ -13,10 +13,10 @@
 namespace weft {
 namespace {
 
-/// Shapes a scale or zero point to broadcast with x: puts a list along the axis, repeats each number of a blocked one.
+/// Broadcasts a scale or zero point to `dims`: one number, a list along `axis`, or numbers for `block` elements each.
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
-    // [.., n / block, ..] -> [.., n / block, 1, ..] -> [.., n / block, block, ..] -> [.., n, ..]
+    // [.., blocks, ..] -> [.., blocks, 1, ..] -> [.., blocks, block, ..] -> [.., blocks * block, ..]
     Dims split = scale.dims(), repeated;
     split.insert(split.begin() + axis + 1, 1);
     repeated = split;
@@ -40,8 +40,8 @@ double limit(DType type, bool low) {
   return low ? 0 : std::ldexp(1, width) - 1;
 }
 
-/// The steps x - zero of a quantised x, in i16, which products, poolings and sums read. Quantising computes the steps
-/// first and x = steps + zero from them, so x itself is stored only if other instructions read it.
+/// The steps x - zero of a quantised x, in i16. Quantising computes x = steps + zero, so that x itself is stored only
+/// if an instruction reads x and not the steps.
 struct QuantizedSteps {
   Value steps;
   double zero;
@@ -74,7 +74,7 @@ class Expansion {
     return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
   }
 
-  /// Returns x - zero if x, or the value of which x is a view, was quantised with this zero point; else null.
+  /// Returns x - zero if x was quantised with this zero point or is a view of a value that was; else null.
   Value known_steps(Value x, std::optional<double> zero) {
     auto found = steps_.find(x.def);
     if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};
@@ -85,7 +85,7 @@ class Expansion {
   }
 
   /// Returns the max pooling of x computed from the steps x - zero, which have their maximum at the same element.
-  /// Returns null, so that x itself is pooled, if products read the pooled bytes or the steps are not known.
+  /// Returns null for other poolings, if products read the pooled bytes, or if the steps are unknown.
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
@@ -93,7 +93,7 @@ class Expansion {
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  /// True if a product or convolution reads the result itself. If so, all its readers use the result, not the steps.
+  /// True if a product or convolution reads the result of `i`. If so, all readers use the result, not the steps.
   static bool is_multiplied(const Instruction& i) {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Replaces quantize and dequantize, except in integer products, by elementwise instructions, which can be fused.
+/// Replaces quantize and dequantize by elementwise instructions, which can be fused.
 ///     dequantize %x, %s, %z   ->   (convert %x - convert %z) * %s
 ///     quantize %x, %s, %z     ->   nearest(round(%x / %s) + convert %z)
 ///

@@ -43,7 +43,7 @@ std::vector<int64_t> looked_at(const Instruction& i) {
   return {};
 }
 
-/// Estimates the work as the number of elements that are read or visited, at most INT64_MAX.
+/// Estimates the work: the elements of the operands plus the inner steps of all result elements; at most INT64_MAX.
 int64_t work(const Instruction& i) {
   int64_t total = 0;
   for (const Type& type : i.types) total += elements(type);
@@ -76,7 +76,7 @@ bool spend(FoldingScope& left, const Instruction& i) {
   return true;
 }
 
-/// Erases an instruction and the constants that only it read, so that folding a long chain frees memory on the way.
+/// Erases `i` and the constants that only `i` reads, so that folding a long chain frees memory on the way.
 void erase_with_operands(Module& module, Instruction& i) {
   std::set<Instruction*> operands;
   for (const Value& input : i.inputs) operands.insert(input.def);

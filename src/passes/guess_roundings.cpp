@@ -19,7 +19,7 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the bounded terms, and the number of others: integers that may exceed 2^16 times a constant.
+/// A bound on the sum of the bounded terms, and the number of open terms: a constant times an integer above 2^16.
 struct Terms {
   double bounded = 0;
   int open = 0;
@@ -54,8 +54,8 @@ std::optional<double> error_in_f32(const Instruction& nearest) {
   auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
   auto sum = terms_of(nearest.inputs[0]);
   if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31)) return std::nullopt;
-  // The bound on the error: each conversion, product and sum (at most four) rounds by at most 2^-24 of `size` if the
-  // result is within the limits; other results are clamped. Subtracting and adding the error bound rounds twice more.
+  // Each conversion, product and sum (counted as four) rounds by at most 2^-24 of `size` if the result is within the
+  // limits; other results are clamped. Subtracting and adding the error bound rounds twice more.
   double size = std::max(-*low, *high) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? std::optional(error) : std::nullopt;
@@ -70,7 +70,7 @@ Value narrow_constant(Module& module, Value value, double less) {
   return weft::constant(module, make_tensor(DType::f32, constant->tensor.dims, std::span<const double>(numbers)));
 }
 
-/// Returns x - less, computed in f32. If a term of x is a constant, subtracts from it at compile time.
+/// Returns x - less, computed in f32. If x has a constant term, subtracts `less` from this term at compile time.
 Value narrow(Module& module, Value x, double less) {
   if (is_constant(x)) return narrow_constant(module, x, less);
   Instruction& i = *x.def;

@@ -107,7 +107,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// True if `i` computes the same in every trip, and computing the result again costs more than reading it.
+  /// True if `i` computes the same in every trip from values outside the loop, and reading the result is cheaper.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -185,7 +185,7 @@ class LoopHoist {
     }
   }
 
-  // --- products of rows
+  // --- products that multiply one row of a matrix in each trip
 
   /// Returns the parameters for values from outside the loop; new ones are last.
   std::span<const Value> outer_parameters() const { return std::span(body_.parameters()).subspan(op_.carried); }
@@ -197,7 +197,7 @@ class LoopHoist {
     return found;
   }
 
-  /// Returns the value outside the loop that equals an outer parameter, a constant or a view of these; else null.
+  /// Returns a value outside the loop that equals `value`: an outer parameter, a constant or a view of one. Else null.
   Value unmoved(Value value) {
     const Instruction& i = *value.def;
     if (i.is<Constant>()) return outer_.append(i.op, {});
@@ -211,7 +211,8 @@ class LoopHoist {
     return from ? outer_.append(i.op, {from}) : from;
   }
 
-  /// Returns the slice [first, first + trips) of an outer value along `axis`, with that axis moved to the front.
+  /// Returns the slice [first, first + trips) of an outer value along `axis`, with that axis moved to the front. Null
+  /// if the slice may exceed the axis.
   Value rows_of(Value x, int64_t axis, const Dim& first) {
     Value all = x.rank() && known_less_equal(0, first) ? unmoved(x) : Value();
     if (!all || !known_less_equal(first + op_.trips, x.dims()[axis])) return {};
@@ -222,8 +223,7 @@ class LoopHoist {
     return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
   }
 
-  /// Returns the values that `value` has in all trips, along a new first axis, if `value` is row `counter` of an outer
-  /// value; else null.
+  /// Returns the rows of all trips along a new first axis if `value` is row (counter + n) of an outer value; else null.
   Value of_all_trips(Value value) {
     const Instruction& i = *value.def;
     Dims dims = value.dims();
@@ -274,7 +274,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Removes the parameters, operands and results of the dropped carried values; appends the added operands.
+  /// Replaces the loop by one with the added operands, without the dropped carried values and unread outer parameters.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);
@@ -322,7 +322,7 @@ class LoopHoist {
   Instruction& loop_;
   const Loop op_;
   Module& body_;
-  size_t offset_;  // index of the first carried value among operands and results
+  size_t offset_;  // index of the first carried value among the loop's operands and the body's results
   std::set<std::string> inner_;
   std::vector<bool> invariant_, reads_outside_, moves_, is_needed_, stays_;
   std::unordered_map<const Instruction*, Value> outside_;

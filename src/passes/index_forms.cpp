@@ -31,8 +31,8 @@ Form form_of(Value value, Memo& memo);
 
 IndexForm number(Dim offset, int64_t rank) { return {std::move(offset), std::vector<int64_t>(rank, 0)}; }
 
-/// Simplifies a size of a tensor with sizes `dims`, assuming that the tensor has elements. If a size of the tensor is 0
-/// whenever a symbol is 0, raises the symbol's lower bound from 0 to 1.
+/// Simplifies `dim`, assuming that a tensor with sizes `dims` has elements. If a size of the tensor is 0 whenever a
+/// symbol is 0, raises the symbol's lower bound from 0 to 1.
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {
     auto vanishes = [&](const Dim& size) {
@@ -49,7 +49,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
   });
 }
 
-/// Returns the form of a constant; nothing if its elements are not linear along every axis.
+/// Returns the form of a constant; nothing if it is empty or too large, or its elements are not linear in the index.
 Form constant_form(const Tensor& tensor) {
   if (tensor.elements() == 0 || tensor.elements() > largest_constant) return std::nullopt;
   std::vector<int64_t> values = to_int64s(tensor), steps(tensor.dims.size(), 1);
@@ -135,7 +135,7 @@ IndexForm combined(const IndexForm& a, const IndexForm& b, int64_t factor) {
   return sum;
 }
 
-/// Returns a comparison's result from `difference` = second - first, if it is the same for all elements.
+/// Returns a comparison's result, given `difference` = second - first; nothing if the result may differ by element.
 Form compared(Fn fn, const IndexForm& difference, const Dims& dims) {
   FormBounds d = bounds_of_form(difference, dims);
   auto decided = [&](bool yes, bool no) {
@@ -264,7 +264,7 @@ std::optional<IndexForm> index_form(Value value) {
   Memo memo;
   Form form = form_of(value, memo);
   if (!form) return form;
-  // Restores the declared bounds of symbols; they were raised for this tensor only.
+  // Restores the declared bounds of symbols, which with_elements raised for this tensor only.
   const auto& symbols = value.def->parent->program().symbols();
   form->offset = form->offset.substitute([&](const Symbol& symbol) {
     auto declared = symbols.find(symbol.name);

@@ -119,7 +119,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
   return concat(module, parts, 0);
 }
 
-/// True if a trip sets a size of a scan output; such a loop cannot be unrolled.
+/// True if the loop sets a symbol that is a size of a scan output; this prevents unrolling.
 bool has_open_rows(const Instruction& i, const Loop& op) {
   for (size_t k = op.carried; k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {
@@ -162,7 +162,8 @@ bool may_be_joined(const Instruction& i) {
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);
 }
 
-/// Returns the instructions between `a` and `b` that depend on `a`; nothing if `b` does too or one sets a symbol.
+/// Returns the instructions between `a` and `b` that depend on `a`. Returns nothing if `b` depends on `a`, or if one of
+/// these instructions sets a symbol.
 std::optional<std::vector<Instruction*>> readers_between(Instruction& a, const Instruction& b) {
   std::vector<Instruction*> readers;
   std::unordered_set<const Instruction*> known{&a};
@@ -180,8 +181,8 @@ std::optional<std::vector<Instruction*>> readers_between(Instruction& a, const I
 /// One of two loops that are fused.
 struct JoinedLoop {
   Instruction* loop;
-  Values arguments = {}, results = {};  ///< of the copy of its body
-  std::vector<uint32_t> places = {};    ///< index of each of its results in the fused loop
+  Values arguments = {}, results = {};  ///< of the copy of the loop's body
+  std::vector<uint32_t> places = {};    ///< for each result of the loop: its index in the fused loop
   const Loop& op() const { return *loop->as<Loop>(); }
   const Module& body() const { return *loop->modules[0]; }
   size_t carried() const { return op().carried; }
@@ -227,7 +228,7 @@ Instruction* join(Module& module, Instruction& a, Instruction& b) {
   return joined.def;
 }
 
-/// Copies into a body the outer constants and sizes that it reads, so that passes can see them.
+/// Copies the outer constants and sizes that a body reads into the body, so that passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
   size_t fixed = i.is<Loop>() ? i.as<Loop>()->carried : 0;
@@ -274,7 +275,7 @@ bool join_loops(Module& module) {
       before.push_back(&i);
       continue;
     }
-    Instruction* after = i.next;  // keeps the order of the readers
+    Instruction* after = i.next;  // the readers move before this instruction one by one, which keeps their order
     for (Instruction* reader : *readers) module.move_before(*reader, after);
     *partner = join(module, **partner, i);
     changed = true;

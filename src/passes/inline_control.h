@@ -13,11 +13,11 @@ namespace weft {
 ///     %2 = exp %0
 bool inline_control(Module& module);
 
-/// Loop fusion: merges two independent loops with the same number of trips (both directions of a bidirectional RNN), so
-/// that their kernels can share launches.
+/// Loop fusion: merges independent loops with the same number of trips, such as the two directions of a bidirectional
+/// RNN, so that their kernels can share launches.
 bool join_loops(Module& module);
 
-/// Unrolls loops with a fixed number of trips, also longer ones, for targets without loops.
+/// Unrolls loops with a fixed number of trips, also those too long for inline_control, for targets without loops.
 bool write_out_loops(Module& module);
 
 }  // namespace weft

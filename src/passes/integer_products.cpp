@@ -49,7 +49,7 @@ std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   return s;
 }
 
-/// Returns the steps of a value dequantised from a type for which `is_of_type` is true; looks through views.
+/// Returns the Steps of a value dequantised from a type for which `is_of_type` is true; looks through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -64,7 +64,7 @@ std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DT
   return Steps{i.inputs[0], i.inputs[1], i.inputs.size() > 2 ? i.inputs[2] : Value{}, is_scalar ? -1 : op->axis};
 }
 
-/// Reshapes a list, so that it broadcasts along `axis` of a value of this rank; returns a scalar as rank 0.
+/// Reshapes a list to broadcast along `axis` of a value of this rank. If `axis` is -1, returns a scalar of rank 0.
 Value along(Module& module, Value list, int64_t axis, int64_t rank) {
   if (axis < 0) return reshape(module, list, {});
   Dims dims(rank - axis, 1);
@@ -74,7 +74,7 @@ Value along(Module& module, Value list, int64_t axis, int64_t rank) {
 
 bool has_zero_point(const Steps& s) { return s.zero && splat_number(s.zero) != 0.0; }
 
-/// Applies the elementwise `change` before the views of the value, so that transposes around a product still cancel.
+/// Applies the elementwise `change` before the value's transposes and reshapes, so that transposes still cancel.
 Value before_views(Module& module, Value value, const std::function<Value(Value)>& change) {
   Instruction& i = *value.def;
   if (!i.is<Transpose>() && !i.is<Reshape>()) return change(value);
@@ -94,7 +94,7 @@ Value without_zero(Module& module, const Steps& s) {
   return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
 }
 
-/// Bounds of x - zero: from its elements if they are known, else from its type.
+/// Bounds of x - zero: from the elements of x and zero if they are constant, else from the types.
 struct StepBounds {
   int64_t low, high;
   int64_t size() const { return std::max(-low, high); }
@@ -130,7 +130,7 @@ Value as_weight(Module& module, const Steps& s) {
   return is_narrow ? convert(module, wide, DType::i8) : wide;
 }
 
-/// True if no sum of `count` products can exceed i32.
+/// True if every sum of `count` products fits in i32.
 bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
   int64_t limit = highest_integer(DType::i32) / std::max<int64_t>(step_bounds(a).size() * step_bounds(b).size(), 1);
   return count.upper_bound() <= limit;
@@ -148,7 +148,7 @@ Value scaled(Module& module, Value product, Value scale) {
 
 using Factors = IntegerFactors;
 
-/// Returns x as bytes of `type` with its zero point; changing between u8 and i8 shifts both by 128.
+/// Returns `s` with x and zero in the byte type `type`. A change between u8 and i8 shifts x and zero by 128.
 Steps in_byte_type(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
@@ -161,7 +161,7 @@ Steps in_byte_type(Module& module, Steps s, DType type) {
   return {moved(s.x), s.scale, zero ? constant(module, type, *zero + by) : moved(s.zero)};
 }
 
-/// Returns zero * sum(weights) with the sizes `dims`: what the zero point adds to each result. Null if zero is 0.
+/// Returns zero * sum(weights), the zero point's share of each result, with the sizes `dims`; null if zero is 0.
 Value zero_share(Module& module, const Steps& x, Value weight, std::vector<int64_t> axes, const Dims& dims) {
   if (splat_number(x.zero) == 0.0) return {};
   Value sums = reduce(module, ReduceFn::sum, convert(module, weight, DType::i32), std::move(axes), true);
@@ -185,7 +185,7 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[rank - 2] = 1;
-  // Computes the zero point's share before the product, so that the epilogue of the product can subtract it.
+  // Computes the share before the product, so that the epilogue of the product can subtract the share.
   Value share = zero_share(module, x, weight, {rank - 2}, dims);
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
@@ -207,7 +207,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
-/// Returns the axis of output channels in the weights; -2 for a transposed convolution in groups, which has none.
+/// Returns the axis of output channels in the weights; -2 (no axis) for a grouped transposed convolution.
 int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
 
 Dim terms_of_sum(const Convolution& op, const Dims& w) {
@@ -215,8 +215,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// Pads the channels of x, an image or its weights, to a multiple of `group` if they are few, so that the kernel can
-/// read the image in place. `count` is the channels of the weights, because those of the image may be symbolic.
+/// Pads the channels (axis 1) of x, an image or weights, to a multiple of `group` if there are few channels, so that
+/// the kernel can read the image in place. `count`: channels of the weights, because the image's may be symbolic.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;
@@ -227,7 +227,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// Makes a convolution of bytes. Pads with x's zero point and subtracts zero * sum(weights) from each result.
+/// Appends a convolution of bytes, which pads with x's zero point. Subtracts zero * sum(weights) from each result.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;
@@ -291,12 +291,12 @@ std::optional<Value> float8_convolution(Module& module, Instruction& i) {
 
 // --- integers that are bytes minus a zero point ----------------------------------------------------------------------
 
-/// The value x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
+/// The value x - zero with x in 8 bits; zero is i32, one number or broadcastable to x. An absent zero counts as 0.
 struct ByteOperand {
   Value x, zero;
 };
 
-/// Returns a zero point in i32 without its broadcast, if it was converted from `type` or is a known number.
+/// Returns the zero point `value` in i32 without its broadcast; nothing unless it is a number or came from `type`.
 std::optional<Value> zero_of(Module& module, Value value, DType type) {
   if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
   while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))
@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Returns a constant as i8 elements minus a zero point; nothing if its elements span more than 256 integers.
+/// Returns a constant as i8 elements minus a zero point; nothing for other values and for ranges over 256 integers.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);
@@ -321,7 +321,7 @@ std::optional<ByteOperand> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return ByteOperand{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
   Instruction& i = *value.def;
-  // Looks through a broadcast to its constant: a constant with a symbolic size cannot be computed now.
+  // Looks through a broadcast first, because a constant with a symbolic size cannot be computed now.
   auto known = i.is<Broadcast>() ? std::nullopt : moved_constant(module, value);
   if (known) return known;
   if (i.is<Convert>()) return bytes_of(module, i.inputs[0]);
@@ -346,7 +346,8 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// Returns the i8, u8 or i16 value that was converted to this i32; looks through views. Narrows constants too.
+/// Returns the i8, u8 or i16 value that `value` was converted from; looks through views. Narrows constants to i8 or i16
+/// and differences of bytes to i16.
 std::optional<Value> narrow_operand(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -374,7 +375,7 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 
-/// Converts `b` to this type of bytes and shifts its zero point to match.
+/// Converts b.x to the byte type `type` and shifts b.zero to match.
 ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   if (b.x.dtype() == type) return b;
   double by = type == DType::u8 ? 128 : -128;
@@ -383,7 +384,7 @@ ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   return {in_byte_type(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one has i32.
+/// True if `i` may still become a product of bytes: on GPUs, if an operand is not i8; on CPUs, if an operand is i32.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
@@ -398,7 +399,7 @@ bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
-/// Returns the sums of x along an axis, in i32. If x is a broadcast along other axes, sums the value before it.
+/// Returns the sums of x along `axis`, in i32. If x is a broadcast along other axes, sums the operand of the broadcast.
 Value sums_of(Module& module, Value x, int64_t axis) {
   if (x.def->is<Broadcast>()) {
     Value once = x.def->inputs[0];
@@ -409,7 +410,8 @@ Value sums_of(Module& module, Value x, int64_t axis) {
   return reduce(module, ReduceFn::sum, convert(module, x, DType::i32), {axis}, true);
 }
 
-/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), with a product of bytes. Exact, even where sums wrap.
+/// Computes (a - za)(b - zb), with zero points za and zb, as a b - za sums(b) - zb sums(a - za), where a b is a product
+/// of bytes. The result is exact even if sums wrap.
 template <Factors factors>
 std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();
@@ -418,7 +420,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
   ByteOperand a = in_type(module, *given_a, byte_type(factors)), b = in_type(module, *given_b, DType::i8);
   int64_t rank = a.x.rank();
-  Value share_a, share_b;  // computed before the product; its epilogue subtracts them
+  Value share_a, share_b;  // computed before the product, so that the product's epilogue can subtract the shares
   if (!is_zero(b.zero)) {
     Value wide = convert(module, a.x, DType::i32);
     if (!is_zero(a.zero)) wide = apply(module, Fn::sub, {wide, a.zero});
@@ -429,7 +431,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// Rewrites a convolution as dot_of_bytes does a dot, if its weights have no zero point.
+/// Rewrites a convolution in the way of dot_of_bytes, if the weights have no zero point.
 template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
@@ -448,7 +450,7 @@ std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
 
 // --- pools -----------------------------------------------------------------------------------------------------------
 
-/// Pools the integers of a dequantised value: scales are positive, so the maximum is at the same element.
+/// Makes a max pooling of a dequantised value pool the integers: a positive scale does not change which is largest.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->indices) return std::nullopt;
@@ -477,7 +479,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// Changes a quantize to u8, and the dequantize that reads its result, to i8.
+/// Replaces u8 by i8 as the type between a quantize and the dequantize that reads the result.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;
@@ -533,7 +535,7 @@ bool has_offset(const Sum& sum) {
   return std::ranges::any_of(sum.offset.values, [](double x) { return x != 0; });
 }
 
-/// Returns the only term of a sum without offset, if it is an integer that fits i16; else null.
+/// Returns the only term of a sum without offset, if the term's integers fit i16; else null.
 const Sum::Term* short_term(const Sum& sum) {
   DType type = sum.terms.size() == 1 && !has_offset(sum) ? sum.terms[0].integer.dtype() : DType::i64;
   return bits(type) <= 16 && type != DType::u16 ? &sum.terms[0] : nullptr;
@@ -548,7 +550,7 @@ std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
   return Sum{{{product, *factor}}};
 }
 
-/// Reduces a Sum by sum or mean along axes of known sizes; returns nothing unless the Sum is one short term.
+/// Reduces a Sum by sum or mean along axes of known sizes; nothing unless the Sum is one short term with one factor.
 std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   const Sum::Term* x = short_term(sum);
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;
@@ -580,7 +582,7 @@ std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int de
   return a;
 }
 
-/// Applies a view to each term of a sum.
+/// Returns the result of a view as a Sum.
 std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int depth) {
   auto sum = sum_of(module, view.inputs[0], depth);
   if (!sum || !follow(sum->offset.axis, view)) return std::nullopt;
@@ -591,7 +593,7 @@ std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int dept
   return sum;
 }
 
-/// Returns `value` as a sum of scaled integers; nothing if it is not one.
+/// Returns `value` as a sum of scaled integers; nothing for other values.
 std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
   if (auto known = numbers_of(value)) return Sum{.offset = *known};

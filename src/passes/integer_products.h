@@ -9,7 +9,7 @@ namespace weft {
 
 /// The operand types of a chip's integer products; sums are i32.
 enum class IntegerFactors : uint8_t {
-  shorts,        ///< both are x - zero in 8 or 16 bits
+  shorts,        ///< both operands are x - zero in 8 or 16 bits
   mixed_bytes,   ///< u8 times i8, four products per instruction (VNNI)
   tile_bytes,    ///< u8 times i8 in tiles (AMX)
   signed_bytes,  ///< i8 times i8 (GPUs)
@@ -21,19 +21,19 @@ enum class IntegerFactors : uint8_t {
 ///     convolution (dequantize %x, %s, %z), (dequantize %w, %t, %u)
 /// -> shorts:
 ///     convert(convolution (convert %x - %z), (convert %w - %u) {type=i32}) * (s * t)
-/// -> bytes, if the weights fit i8: x keeps its zero point (padding too); z * sum(w) is subtracted from each result:
+/// -> bytes, if the weights fit i8: x keeps and is padded with its zero point; subtracts z * sum(w) from each result:
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 ///
-/// mixed_bytes pads the few channels of an image to four; tile_bytes does not, because im2col copies whole windows.
-/// signed_bytes changes values that were quantised to u8 to i8. Products of integers minus their zero points also
-/// become products of bytes:
+/// mixed_bytes pads the channels of an image with few channels to a multiple of four; tile_bytes does not, because
+/// im2col copies whole windows. signed_bytes replaces u8 by i8 as the type of quantised values. Products of integers
+/// minus their zero points also become products of bytes:
 ///
 ///     dot (convert %a - %za), (convert %b - %zb) {type=i32}
 /// ->
 ///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
 ///
-/// Does not change products with scales along the summed axis, with scales per block, of types beyond 8 bits, or with
-/// sums that might overflow i32. Also makes max pooling of a dequantised value pool its integers.
+/// Does not change products of dequantised values with scales along the summed axis, with scales per block, or with
+/// sums that might overflow i32. Also makes max pooling of a dequantised value pool the integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
 /// Replaces products of dequantised 8-bit floats on GPUs: the product is computed on the 8-bit floats, with sums in
@@ -43,14 +43,14 @@ bool integer_products(Module& module, IntegerFactors factors);
 bool float8_products(Module& module);
 
 /// Makes quantize of a sum of scaled integers and constants round once: folds all scales, including the result's scale,
-/// into one factor per term and sums in f64. Sums in f32 would round about one element in a million differently, and in
-/// a deep network each difference spreads to a third of the outputs.
+/// into one factor per term and sums in f64. Sums in f32 would round a few elements differently, and in a deep network
+/// each difference spreads to many outputs.
 ///
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
 
-/// Returns the operand of the quantisation `i`, or the value before a relu, min or max that computes the operand. Skips
-/// this function only if its bound is at or beyond the smallest or largest integer, so that saturation does the same.
+/// Returns the operand of the quantisation `i`, without relu, min and max functions that saturation makes redundant:
+/// their bounds are at or beyond the smallest or largest integer of the result type.
 Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 #include "ir/module.h"
 #include "ops/elementwise.h"
 
-/// Small predicates on values for passes, and the loop that most passes share.
+/// Small predicates on values for passes, and the loop of the passes that apply rewrites.
 namespace weft {
 
 /// Returns the replacement of an instruction's result, or nothing. New instructions go before the instruction.
@@ -14,15 +14,15 @@ using Rewrite = std::optional<Value> (*)(Module&, Instruction&);
 /// Tries the rewrites in order on every instruction with a read result, and applies the first that returns a value.
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 
-/// Returns the compile-time number that all elements of `value` equal, looking through views; nothing if there is none.
+/// Returns the number that all elements of a constant, or of a view or slice of a constant, equal; else nothing.
 std::optional<double> splat_number(Value value);
-/// Skips broadcasts: returns the value that they repeat.
+/// Skips broadcasts: returns the value that the broadcasts repeat.
 Value without_broadcast(Value value);
-/// Skips a conversion to a type that represents all values of the source type: returns its operand.
+/// Skips a conversion to a type that represents all values of the source type: returns the conversion's operand.
 Value before_widening(Value value);
 /// Returns the instruction if it applies `fn`, else null.
 Instruction* as_fn(Value value, Fn fn);
-/// The operand x and the factor of x * c or x / c (c or 1 / c), for a number c.
+/// A value as x * factor: from x * c or x / c with a number c, else the value itself times 1.
 struct Scaled {
   Value x;
   double factor;

@@ -39,7 +39,7 @@ Instruction* equal_in(const std::vector<Instruction*>& candidates, const Instruc
 }
 
 /// Returns an earlier equal instruction; if there is none, adds `i` to `seen` and returns null. Uses the longer key for
-/// crowded entries: if one operand is sliced in 10,000 ways, a single entry would need 10,000 x 10,000 comparisons.
+/// entries with many instructions: 10,000 slices of one operand would need 10,000 x 10,000 comparisons in one entry.
 Instruction* find_same(Seen& seen, Instruction& i) {
   constexpr size_t crowded = 16;
   auto* alike = &seen[key_of(i)];

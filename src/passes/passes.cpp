@@ -69,13 +69,12 @@ bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   })(module);
 }
 
-/// Calls a pass that needs only the module, with the signature of PassInfo::run.
+/// Gives a pass that needs only the module the signature of PassInfo::run.
 template <bool (*pass)(Module&)>
 bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);
 }
 
-/// Returns the operand types of the chip's integer products.
 IntegerFactors factors_of(const Chip& chip) {
   if (!is_cpu(chip.kind)) return IntegerFactors::signed_bytes;
   if (multiplies_tiles(chip)) return IntegerFactors::tile_bytes;
@@ -90,7 +89,8 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// Expands attention that no kernel supports. (In a 16-bit precision, GPU kernels store f32 in 16 bits.)
+/// Expands attention that no kernel supports or that products compute faster. (In a 16-bit precision, GPU kernels store
+/// f32 operands in 16 bits, which allows wider heads.)
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = tasks::attention_widest_head(16),
           widest_of_f32 = tasks::attention_widest_head(bits(context.precision));
@@ -113,7 +113,7 @@ bool always(const PassContext&) { return true; }
 bool on_ranks(const PassContext& context) { return context.ranks.count > 1; }
 bool on_cpu(const PassContext& context) { return is_cpu(context.chip.kind); }
 bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
-/// True if a pass must convert the operands of products. On GPUs, kernels convert values when they store them.
+/// True if a pass must convert the operands of products. (On GPUs, kernels convert values when they store them.)
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
 
 constexpr PassInfo passes[] = {

@@ -16,7 +16,7 @@ struct PassInfo {
   std::string_view name;
   PassGroup group;
   bool (*run)(Module&, const PassContext&, PassCounts&);
-  bool (*applies)(const PassContext&);  ///< false: this chip or precision does not need the pass
+  bool (*applies)(const PassContext&);  ///< false: this chip, precision or number of ranks does not need the pass
 };
 
 /// Returns all passes in the order in which they run.

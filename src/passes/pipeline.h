@@ -37,7 +37,7 @@ struct Ranks {
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions
-  std::vector<std::string> keep_f32 = {};  ///< nodes with products that stay f32; * and ? match
+  std::vector<std::string> keep_f32 = {};  ///< names of nodes with products that stay f32; wildcards: * and ?
   Ranks ranks = {};
 };
 

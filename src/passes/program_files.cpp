@@ -39,7 +39,7 @@ static Tensor read_blob(const std::filesystem::path& path) {
                  .code = "E191",
                  .what = cat(path.string(), " holds ", text.size() - end - 1, " bytes for ", type)});
   }
-  // Copies the elements to aligned memory, because the line of text before them has any length.
+  // Copies the elements to aligned memory, because the line of text before the elements may have any length.
   tensor.data = Bytes::copy(std::span<const std::byte>(file).subspan(end + 1));
   return tensor;
 }

@@ -72,7 +72,7 @@ Instruction* match_softmax(Value probabilities) {
   return fits && guarded->inputs[2].def->is<Softmax>() ? guarded->inputs[2].def : nullptr;
 }
 
-/// True if only `dot` reads the probabilities, and nothing else reads the softmax before a select.
+/// True if only `dot` reads the probabilities, and only a replacement of NaN reads the softmax before them.
 bool are_private(Value probabilities, Instruction* softmax, const Instruction* dot) {
   if (!only_read_by(probabilities, dot)) return false;
   if (probabilities.def == softmax) return true;
@@ -88,13 +88,13 @@ Value swapped(Module& module, Value x) {
   return transpose(module, x, order);
 }
 
-/// Reshapes [heads, rows, columns] to [heads, 1, rows, columns], because attention needs four axes.
+/// Reshapes [batch, rows, columns] to [batch, 1, rows, columns], because attention needs four axes.
 Value with_heads(Module& module, Value x) {
   if (x.rank() != 3) return x;
   return reshape(module, x, {x.dims()[0], 1, x.dims()[1], x.dims()[2]});
 }
 
-/// Gives a mask of three axes [heads, rows, columns] a batch axis, for scores of four axes.
+/// Gives a mask of three axes a batch axis if the scores have four axes, else an axis of heads.
 Value mask_with_heads(Module& module, Value mask, int64_t rank) {
   if (rank == 3 || mask.rank() != 3) return with_heads(module, mask);
   return reshape(module, mask, {1, mask.dims()[0], mask.dims()[1], mask.dims()[2]});
@@ -140,7 +140,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);
 }
 
-/// Returns the value, as [batch, heads, 1, rows, columns], before each key/value head was repeated for its query heads.
+/// Returns the operand [batch, heads, 1, rows, columns] of the broadcast that repeats key/value heads for query heads.
 static std::optional<Value> without_repeat(Value value) {
   const auto* merge = value.def->as<Reshape>();
   if (!merge) return std::nullopt;

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// Inserts a block_dot before the dot `i` and returns it, so that weights of 4 or 8 bits stay integers. The second
-/// operand of `i` must be such a constant, [k, n] (or [n, k] and transposed), dequantised with a scale per block of k.
-/// Otherwise returns nothing.
+/// Inserts a block_dot before the dot `i` and returns it, if the second operand of `i` is a dequantised constant [k, n]
+/// (or [n, k] and transposed) of 4 or 8 bits with a scale per block of k. Otherwise returns nothing. With a block_dot,
+/// the weights stay integers.
 std::optional<Value> raised_block_dot(Module& module, Instruction& i);
 
 }  // namespace weft

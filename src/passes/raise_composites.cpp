@@ -39,7 +39,7 @@ bool is_square_of(Value square, Value y) {
   return i && i->inputs[0] == y && splat_number(i->inputs[1]) == 2.0;
 }
 
-/// Returns the value y if `value` is 1 / sqrt(y), broadcast.
+/// Returns y if `value` is 1 / sqrt(y) or a broadcast of 1 / sqrt(y).
 std::optional<Value> under_inverse_root(Value value) {
   value = without_broadcast(value);
   if (Instruction* i = as_fn(value, Fn::rsqrt)) return i->inputs[0];

@@ -21,8 +21,7 @@ const Instruction& behind_views(Value value) {
   return *value.def;
 }
 
-/// The values of a module in another type, each converted once. Conversions are inserted before views, so that a weight
-/// is converted when the program is loaded, and other values by the kernel that computes them.
+/// The weights of a module in another type, each converted once. Conversions are inserted before views.
 class Converted {
  public:
   Converted(Module& module, DType type) : module_(module), type_(type) {}
@@ -43,7 +42,7 @@ class Converted {
 
 std::vector<bool> find_fixed(const Module& module);
 
-/// Marks in `fixed` the parameters of a body with arguments that depend on constants only, at its only call.
+/// Marks in `fixed` those parameters of a body that get values which depend on constants only. A body has one caller.
 void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
   for (const auto& outer : body.program().modules()) {
     for (const Instruction& i : *outer) {
@@ -66,7 +65,7 @@ std::vector<bool> find_fixed(const Module& module) {
   return fixed;
 }
 
-/// True if no finite weight becomes infinite in `type`. For f16, this is known of constants only.
+/// True if no finite weight becomes infinite in `type`. False for f16 weights that are not a constant behind views.
 bool fits(Value weight, DType type) {
   if (type != DType::f16) return true;
   const auto* constant = behind_views(weight).as<Constant>();

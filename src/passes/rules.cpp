@@ -46,7 +46,7 @@ Value build(const Term& term, Module& module, const Bindings& bound, DType type)
   if (term.kind == Term::Kind::number) return constant(module, type, term.number);
   std::vector<Value> operands;
   for (const Term& operand : term.operands) operands.push_back(build(operand, module, bound, type));
-  // Passes numbers without their broadcasts to apply, so that operations on numbers are folded.
+  // Removes the broadcasts of numbers, so that fold_constants can fold operations on numbers.
   for (Value& operand : operands) operand = splat_number(operand) ? without_broadcast(operand) : operand;
   return apply(module, term.fn, operands);
 }

@@ -49,7 +49,7 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
-  /// Returns the replacement of `i` by the first rule that matches, and inserts its instructions at the current place.
+  /// Returns the replacement of `i` by the first matching rule; inserts new instructions at the current place.
   std::optional<Value> apply(Module& module, Instruction& i) const;
 
  private:

@@ -28,7 +28,6 @@ struct Part {
 /// Products with fewer weights are not split, because exchanging parts would take longer than computing the products.
 constexpr int64_t least_weights = 1024;
 
-/// Returns the product of the sizes before `axis`.
 Dim before(const Dims& dims, int64_t axis) { return product(Dims(dims.begin(), dims.begin() + axis)); }
 
 class Sharding {
@@ -62,7 +61,7 @@ class Sharding {
     return dims;
   }
 
-  /// Returns the axis along which a value is split; -1: each rank has all of it.
+  /// Returns the axis along which a value is split; -1 if each rank has the whole value.
   int64_t axis_of(Value value) const {
     auto part = parts_.find(value);
     return part == parts_.end() || gathered_.contains(value) ? -1 : part->second.axis;
@@ -123,7 +122,7 @@ class Sharding {
     return -1;
   }
 
-  /// Rewrites `i` to compute a part of its result, or the whole from parts. Returns false if it needs whole operands.
+  /// Rewrites `i` to compute a part of its result, or the whole from parts. Returns false if `i` needs whole operands.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);
@@ -142,7 +141,7 @@ class Sharding {
     parts_[i.result()] = {module_.append(std::move(op), std::move(inputs)), axis};
   }
 
-  /// Splits all operands along `axis` and the result along `to`. Returns false if the ranks do not divide the axis.
+  /// Splits the operands along `axis` and the result along `to`; false if the number of ranks does not divide the axis.
   bool along(Instruction& i, Op op, int64_t axis, int64_t to) {
     if (!std::ranges::all_of(i.inputs, [&](Value v) { return divides(v, axis); })) return false;
     std::vector<Value> inputs;
@@ -162,13 +161,13 @@ class Sharding {
     if (const auto* op = i.as<Slice>()) return sliced(i, *op, axis);
     const auto* op = i.as<Pad>();
     if (!op || !known_equal(op->before[axis], 0) || !known_equal(op->after[axis], 0)) return false;
-    std::vector<Value> inputs = i.inputs;  // the second is the padding value
+    std::vector<Value> inputs = i.inputs;  // the second input is the padding value
     inputs[0] = local(inputs[0], axis);
     give(i, *op, std::move(inputs), axis);
     return true;
   }
 
-  /// Handles a reshape of a split value, if the split axis stays, is split into several or merges with axes after it.
+  /// Handles a reshape of a split value, if the split axis stays, becomes several axes or merges with axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
@@ -218,7 +217,7 @@ class Sharding {
   }
 
   /// Computes a product again with other columns of its weights, `columns(weights)`. Also handles elementwise functions
-  /// of such products and constants. Returns nothing for other values.
+  /// of such products and constants. Returns null for other values.
   Value with_columns(Value value, const std::function<Value(Value)>& columns) {
     Instruction& i = *value.def;
     std::vector<Value> inputs = i.inputs;
@@ -265,7 +264,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits quantize and dequantize. Returns false if scales are blocked along `axis` or the ranks do not divide them.
+  /// Splits quantize and dequantize. Returns false if scales are blocked along `axis` or cannot be split into parts.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;
@@ -342,7 +341,7 @@ class Sharding {
     return weighted(i, a, b, operands);
   }
 
-  /// Splits a product of whole operands along an axis of its weights: preferably the columns.
+  /// Splits a product of whole operands along the output axis of its weights, or else along the summed axis.
   template <class Operands>
   bool weighted(Instruction& i, Value a, Value b, const Operands& operands) {
     int64_t m = a.rank() - 2, n = b.rank() - 1, k_of_a = a.rank() - 1, k_of_b = b.rank() - 2;
@@ -391,7 +390,7 @@ class Sharding {
     return {};
   }
 
-  /// Returns the parameter donated to this split result, if a part of it along the same axis is read; else null.
+  /// Returns the parameter donated to this split result, if the rank reads a part along the same axis; else null.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);
@@ -415,7 +414,7 @@ class Sharding {
     module_.set_results(std::move(results));
   }
 
-  /// Splits donated parameters of which only parts are read; gathers the results of the other donated parameters.
+  /// Splits each donated parameter if only the rank's part of it is read; else gathers the whole result.
   void keep_parameters() {
     for (const Kept& kept : kept_) {
       Value part = locals_.at({kept.donor.def, kept.donor.index, kept.part.axis});

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// Returns elements [start, start + size) of one axis; nothing if they do not start and end at whole bytes.
+/// Returns elements [start, start + size) of one axis; nothing for strings and if a part would not be whole bytes.
 static std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
   if (tensor.dtype == DType::string) return std::nullopt;
   std::span<const int64_t> dims = tensor.dims;
@@ -61,8 +61,8 @@ Value RankWeights::grouped_part(Value value, int64_t groups) {
   return concat(module_, parts, axis);
 }
 
-/// Returns the slice of weights, computed from slices of the operands, so that a rank computes and stores little more
-/// than its part. Returns null for operators that this function does not know.
+/// Returns the slice, computed from slices of the operands, so that a rank computes and stores little more than its
+/// part. Returns null if the operands cannot be sliced.
 Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   if (const auto* constant_op = i.as<Constant>()) {
@@ -86,7 +86,7 @@ Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size
   return module_.append(i.op, std::move(inputs));
 }
 
-/// Slices a dequantize with its scale and zero point, which may be scalars, lists along an axis, or blocked.
+/// Slices a dequantize with its scale and zero point (scalars, lists or blocked); null if the slice would cut a block.
 Value RankWeights::cut_scaled(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   const auto& op = *i.as<Dequantize>();

@@ -16,7 +16,7 @@ class RankWeights {
   bool is_weights(Value value);
   /// Returns the rank's part of a value along an axis. The number of ranks must divide the axis's size.
   Value part(Value value, int64_t axis);
-  /// Returns elements [start, start + size) of weights along one axis.
+  /// Returns elements [start, start + size) of a value along one axis.
   Value cut(Value value, int64_t axis, int64_t start, int64_t size);
   /// Splits the last axis of weights into `groups` equal pieces; returns the rank's parts of all pieces, concatenated.
   Value grouped_part(Value value, int64_t groups);

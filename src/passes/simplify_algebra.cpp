@@ -36,7 +36,7 @@ bool is_cubic_of_gelu(const Bindings& bound) {
          is_near(*splat_number(bound.values[d_index]), M_2_SQRTPI * M_SQRT1_2);
 }
 
-/// Adds a rule x / 2 * (1 + f) -> gelu for each place of the factor 1/2 in exported models.
+/// Adds a rule x / 2 * (1 + f) -> gelu for each position of the factor 1/2 in exported models.
 void add_gelu(std::vector<Rule>& rules, const Term& f, const Term& gelu_of_x, bool (*guard)(const Bindings&)) {
   Term x = variable(x_index);
   rules.push_back({(x * 0.5) * (f + 1.0), gelu_of_x, guard});

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Replaces elementwise arithmetic by cheaper forms (rules in simplify_algebra.cpp); results differ only by rounding.
+/// Replaces elementwise arithmetic by cheaper forms, which may round differently (rules in simplify_algebra.cpp).
 ///
 ///     %2 = pow %0, %two
 /// ->

@@ -65,7 +65,7 @@ ViewChain::Form ViewChain::form() const {
 
 ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   std::vector<Factor> order;
-  std::vector<bool> starts_axis;  // for each factor: it is the first of an axis of the result
+  std::vector<bool> starts_axis;  // for each factor: true if it is the first factor of an axis of the result
   for (const Axis& axis : axes_) {
     for (const Factor& f : axis) starts_axis.push_back(&f == &axis.front());
     order.insert(order.end(), axis.begin(), axis.end());

@@ -31,7 +31,7 @@ class ViewChain {
  private:
   struct Factor {
     Dim size = 1;
-    std::vector<int> place;  // the axis of the source, then the number of the factor within the axis
+    std::vector<int> place;  // the axis of the source; then, for each split, 0 (outer factor) or 1 (inner factor)
   };
   using Axis = std::vector<Factor>;
 

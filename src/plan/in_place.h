@@ -10,9 +10,9 @@ namespace weft {
 /// (Plan::donations). Call plan_lifetimes first. Throws E310 if a name is no input or output, or occurs twice.
 ///
 /// An output may reuse an input's memory under two conditions. The step that first writes the output is elementwise in
-/// place or only copies the input there, and no later step reads the old contents. A concatenation then only writes its
-/// new part, so a cache that grows at its end is not copied while its memory has room. If the sizes are equal in some
-/// runs only, each run decides.
+/// place or only copies the input into the output, and no later step reads the old contents. A concatenation then only
+/// writes its new part, so a cache that grows at its end is not copied while its memory has room. If input and output
+/// have the same size in some runs only, each run decides whether they share memory.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
 /// Finds which results may reuse working memory (PlanBuffer::shares): those of equal size that the last reader of a

@@ -16,8 +16,8 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// Marks working buffers of a size known only in the run. (If a GPU replays captured graphs, all sizes are known before
-/// the replay.)
+/// Makes working buffers dynamic if only the run knows their size. (If a GPU replays captured graphs, all sizes are
+/// known before the replay.)
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;
@@ -59,8 +59,8 @@ void note_uses(Plan& plan) {
   }
 }
 
-/// If a buffer is written before a loop and read in it, extends its lifetime to the step after the jump back. Jumps are
-/// in the order of the loops' ends, so inner loops extend lifetimes before outer loops.
+/// If a buffer is written before a loop and read in the loop, extends the buffer's lifetime to the step after the jump
+/// back. Jumps are in the order of the loops' ends, so inner loops extend lifetimes before outer loops.
 bool stretch_over_loops(Plan& plan) {
   bool changed = false;
   for (StepId step : plan.steps.ids()) {

@@ -40,7 +40,7 @@ using PerStep = Table<T, StepId>;
 struct SizeCheck {
   bool equal = true;  ///< a == b, else a <= b
   Dim a = 0, b = 0;
-  std::string source = {};  ///< the node of the model that needs it
+  std::string source = {};  ///< the node of the model that needs the condition
   std::string what = {};    ///< the condition in words: "matmul: inner sizes of f32[a,2] and f32[b,3]"
 };
 
@@ -60,9 +60,9 @@ struct PlanBuffer {
   int index = 0;
   Shape shape = {};  ///< logical sizes, for observers; a packed layout has one axis
   Dim bytes = 0;
-  std::string value = {};  ///< the node that computes it: "node 3 '/conv1/Conv' (Conv)"
-  /// Working memory and outputs: the first step that writes the buffer and the last that reads it. A buffer that
-  /// the next trip of a loop reads again lives until the loop ends.
+  std::string value = {};  ///< the node that computes the value: "node 3 '/conv1/Conv' (Conv)"
+  /// The first and the last step that use the buffer. A buffer that the next trip of a loop reads again lives until the
+  /// loop ends.
   StepId first_step = StepId(0), last_step = StepId(0);
   /// Working memory: this buffer reuses the arena memory of the buffer `shares`, and starts at that buffer's last step
   /// (plan/in_place.h).
@@ -83,10 +83,10 @@ struct PlanKernel {
   std::string code;
   int threads = 256;     ///< GPU: threads of a block
   int shared_bytes = 0;  ///< GPU: dynamic shared memory of a block
-  int occupancy = 0;     ///< GPU: blocks that should fit on a compute unit at once; 0: no requirement
+  int occupancy = 0;     ///< GPU: as KernelSource::occupancy (base/codegen.h)
   int cluster = 1;       ///< GPU: blocks that run together and read each other's shared memory (NVIDIA from sm_90)
   KernelKind kind = KernelKind::own;
-  bool notes_faults = false;  ///< may find an index out of range and report it in the KernelFault of its launch
+  bool notes_faults = false;  ///< may report an error, such as an index out of range, in the launch's KernelFault
 };
 
 /// The value of a run-time symbol: an element of a buffer, or an expression over symbols with known values.
@@ -112,7 +112,7 @@ struct LaunchStep {
   Dim blocks = 0;                    ///< GPU: number of blocks with work; most kernels allow any number
   Dim work = 0;                      ///< GPU: an amount of work that grows with the sizes; it selects the variant
   Table<StepVariant> variants = {};  ///< ordered by `from`
-  bool is_spare = false;             ///< GPU: launched only if the library refused the work of the step before
+  bool is_spare = false;             ///< GPU: launched only if the run skips the library call or collective before it
 };
 
 /// Sets run-time symbols in order, then checks the conditions that depend on them.
@@ -146,7 +146,7 @@ struct GrowStep {
   Dim bytes = 0;
 };
 
-/// Calls a host function on strings or containers. It reads the buffers that are not outputs and writes the outputs.
+/// Calls a host function on strings or containers. Reads the buffers that are not outputs and writes the outputs.
 /// The step's sizes are the rank and then the sizes of each operand and result.
 struct HostStep {
   HostCall call = {};
@@ -167,7 +167,7 @@ struct LibraryStep {
   std::vector<int64_t> offsets = {};  ///< byte offset of each operand in its buffer
 };
 
-/// Combines or gathers `elements` values of buffer 0 of all ranks into buffer 1. A plan with this step cannot be saved.
+/// Sums or gathers `elements` values of buffer 0 of all ranks into buffer 1. A plan with this step cannot be saved.
 struct CollectiveStep {
   CollectiveFn fn = CollectiveFn::sum;
   Dim elements = 0;
@@ -187,14 +187,13 @@ struct PlanStep {
   Dim flops = 0, bytes = 0;            ///< work, for profiles and the roofline model
   /// Operands that share memory with the result if possible: each task reads an element before it writes to that place.
   std::vector<BufferId> in_place = {};
-  /// The operand that the step copies to the same places of its result; a no-op if both have the same memory.
+  /// The operand that the step copies to the same offsets of its result; a no-op if both have the same address.
   BufferId moves = {};
-  bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
+  bool moves_apart = false;  ///< the step copies the whole operand to offsets that no other step writes
   /// Only while lowering: the step writes elements that no other step writes, and reads none of its outputs.
   bool writes_apart = false;
   DecisionId decision = {};  ///< the decision that led to this step, if any
 
-  /// Returns the action if it is a T, else null.
   template <class T>
   const T* as() const {
     return std::get_if<T>(&action);
@@ -238,7 +237,7 @@ struct Plan;
 struct PlanPart {
   std::shared_ptr<Plan> plan = {};
   std::vector<std::string> names = {};
-  Tensor image = {};  ///< of u8: the machine code of its kernels
+  Tensor image = {};  ///< u8[bytes]: the machine code of the plan's kernels
 };
 
 struct Plan {
@@ -247,7 +246,7 @@ struct Plan {
   std::map<std::string, std::string> metadata = {};
   std::vector<Port> inputs = {}, outputs = {};
   std::vector<SizeCheck> checks = {};     ///< conditions that depend only on the sizes of inputs
-  Table<Dim> sizes = {};                  ///< every distinct size that a step passes to its kernel
+  Table<Dim> sizes = {};                  ///< every distinct size that steps pass to kernels and functions
   Table<PlanBuffer> buffers = {};         ///< a string is stored as its number, an i64 (base/strings.h)
   std::vector<std::string> strings = {};  ///< strings of constants; the index is the string's number
   std::vector<Tensor> constants = {};
@@ -257,10 +256,10 @@ struct Plan {
   Table<PlanPart> parts = {};  ///< GPUs: programs that the CPU runs (lower/cpu_parts.h)
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
-  /// The code generator's build; kernels of equal text and build compute the same.
+  /// The code generator's build; kernels with equal source text and build compute the same.
   std::string compiler = {};
   Table<Decision> decisions = {};             ///< choices among kernels; not saved
-  std::vector<Hash128> constant_hashes = {};  ///< hashes of the constants, for saved programs that have them
+  std::vector<Hash128> constant_hashes = {};  ///< hashes of `constants`, if the plan was loaded from a file; else empty
 };
 
 /// Returns the variant to launch for this amount of work; none for the launch's own kernel.

@@ -24,7 +24,7 @@ struct Scale {
   double value(int step) const { return (step - zero) * static_cast<double>(scale); }
 };
 
-/// Returns the scale for the range of the block. A symmetric one may clip the end nearer to 0, by at most one step.
+/// Returns the scale for the range of the block. A symmetric scale may clip the end nearer to 0, by at most one step.
 Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   auto [least, greatest] = std::ranges::minmax(block);
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();

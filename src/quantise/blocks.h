@@ -6,7 +6,7 @@
 #include "quantise/layers.h"
 #include "quantise/quantise.h"
 
-/// Weights in blocks along k, each block with a scale and a zero point, as in MatMulNBits.
+/// Weights in blocks along k, the axis of the sum, each block with a scale and a zero point, as in MatMulNBits.
 namespace weft::quantise {
 
 struct BlockFormat {

@@ -25,7 +25,7 @@ struct Layer {
   std::string added = {};           ///< the constant at `sum`; "": none
   DType type = DType::f32;          ///< type of weight, input and result
   Tensor values;                    ///< the weight, as f32
-  bool is_last = false;             ///< the model's last product, if it has at least three
+  bool is_last = false;             ///< the model's last product, if the model has at least three
   size_t channels = 0;              ///< the weight's axis that gives the result's channels
   size_t inner = 0;  ///< the weight's axis that is summed with the input's channels, within a group of a Conv
 

@@ -293,7 +293,7 @@ std::string ModelEdit::attributes_text(std::span<const std::byte> node, const on
   return out;
 }
 
-/// Encodes a node with its current inputs.
+/// Encodes a node with its current inputs and result names.
 std::string ModelEdit::node_text(size_t index) const {
   std::span<const std::byte> node = source_->nodes[index];
   auto changed = inputs_.find(index);

@@ -48,7 +48,7 @@ class ModelEdit {
   /// Adds a node after the node that computes the value (an original or an added node) and after nodes that were added
   /// there before.
   void put_behind(const std::string& value, NewNode added);
-  /// Adds a node in this way, with a result named by the value and `ending`; returns this name.
+  /// Adds a node at the same place, names its result by the value and `ending`, and returns this name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, which may be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }

@@ -26,7 +26,7 @@ struct StaticLayer {
 /// Returns a value of a layer's type as f32, because the 8-bit layers that Weft writes compute in no other float type.
 std::string as_f32(ModelEdit& edit, const std::string& value, DType type);
 
-/// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, because ONNX's have no scales per channel.
+/// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, where ONNX has no scales per channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
 /// Adds QuantizeLinear and DequantizeLinear around the input of each layer (once for each value), and DequantizeLinear

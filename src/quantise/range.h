@@ -51,8 +51,8 @@ Grid grid_of(Range range, DType type);
 /// clipped distribution and its quantisation to 128 levels (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// Returns the sum of squared rounding errors divided by the sum of squares of the values; 0 if all values are 0.
-/// Counts only the `smallest` share of the values (by magnitude).
+/// Returns the sum of squared rounding errors of all values, divided by the sum of squares of the `smallest` share of
+/// the values (by magnitude); 0 if these are 0.
 double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

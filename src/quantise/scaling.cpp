@@ -92,7 +92,7 @@ std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std
   return most;
 }
 
-/// Sets factors that are 0, infinite or NaN to 1, divides all by their geometric mean, and clamps to [1e-4, 1e4].
+/// Sets factors that are not normal floats (0, NaN) to 1, divides all by their geometric mean, clamps to [1e-4, 1e4].
 std::vector<double> centred(std::vector<double> factors) {
   double sum = 0;
   for (double& factor : factors) {

@@ -204,7 +204,7 @@ class Search {
     choice_.loss = loss(choice_.floats);
   }
 
-  /// Keeps the costliest layers in floats: the fewest that meet the budget in a bisection of max_evaluations steps.
+  /// Keeps the costliest layers in floats: the fewest that a bisection of at most max_evaluations evaluations finds.
   void cut(double budget) {
     std::vector<size_t> order = costly();
     auto worst = [&](size_t some) {

@@ -52,7 +52,7 @@ class Finder {
     return &graph == &main_ && chosen_.contains(node.index);
   }
 
-  /// Counts how often each name is read in all, and how often as a weight.
+  /// Counts how often each name is read in total, and how often as a weight.
   void count(const onnx::Graph& graph) {
     for (const onnx::Node& node : graph.nodes) {
       for (std::string_view name : node.inputs) ++reads_[name];
@@ -90,7 +90,7 @@ class Finder {
     found_.push_back({.graph = graph, .layer = std::move(layer), .rounded = std::move(rounded)});
   }
 
-  /// Returns the innermost graph that has a constant of this name, and the constant.
+  /// Returns the innermost graph that holds or computes `weight`, and its value if that is constant; else null.
   std::pair<const onnx::Graph*, std::optional<Tensor>> held(std::string_view weight) const {
     for (size_t i = scopes_.size(); i-- > 0;) {
       const onnx::Graph& graph = *scopes_[i];

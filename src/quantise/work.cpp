@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes the sums of x x' to the sums for inputs after the means of their channels are subtracted.
+/// Changes `sums`, the sum of x x' over inputs x, to that of the inputs minus the means of their channels.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid of an input from which the means are subtracted, and scales its noise by the share of power left.
+/// Sets the grid of an input from which the means are subtracted, and scales its noise by the power share that is left.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -117,7 +117,7 @@ BlockFormat Work::block_format() const {
           .is_for_bytes = is_int4};
 }
 
-/// Moves the layers that the target or the settings exclude to `floats`.
+/// Moves to `floats` the layers that the target or the settings exclude.
 void Work::drop_unfit() {
   bool is_product_only = is_blocked() || settings_.to == Target::int8_dynamic;
   for (size_t i = layers_.chosen.size(); i-- > 0;) {

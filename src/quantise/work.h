@@ -23,7 +23,7 @@ struct Prepared {
   std::vector<double> added_bias = {};       ///< added to the bias of each channel
   std::vector<double> means = {};            ///< of input channels, subtracted before quantising; empty: none
   double input_noise = 0, weight_noise = 0;  ///< mean square of the errors divided by the mean square of the values
-  double usual_noise = 0;                    ///< the input noise of the smallest 99 % of the values
+  double usual_noise = 0;                    ///< squared errors divided by the squares of the smallest 99 % of values
 };
 
 /// Returns the lowest operator set that the quantised model needs; 0 if any suffices.

@@ -11,7 +11,8 @@
 
 namespace weft {
 
-/// Rounds up to a multiple of 64, by at most an eighth or 63 bytes, so that slowly growing sizes fit existing blocks.
+/// Rounds up to one of eight steps between two powers of two, of at least 64 bytes each, so that blocks are reused
+/// while sizes grow slowly.
 static int64_t rounded(int64_t bytes) {
   auto wanted = static_cast<uint64_t>(std::max<int64_t>(bytes, 64));
   uint64_t step = std::max<uint64_t>(std::bit_floor(wanted) / 8, 64);

@@ -18,25 +18,25 @@ class CheckedRun {
  public:
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);
 
-  /// `bytes` are the sizes of the buffers.
   explicit CheckedRun(PerBuffer<int64_t> bytes) : bytes_(std::move(bytes)), stamps_(bytes_.size()) {}
 
   /// Marks the buffer as unwritten and fills its memory with NaNs. For buffers without such a call (inputs, constants),
   /// the run finds only accesses outside their bounds.
   void begin(BufferId buffer, std::byte* memory);
-  /// Sets the size of a buffer once the run has computed the size. Reads of its unwritten bytes are not detected.
+  /// Sets the size of a buffer once the run has computed it. If it changes, reads of unwritten bytes are not detected.
   void resize(BufferId buffer, int64_t bytes);
   /// Swaps the states of two buffers, as a SwapStep swaps the buffers.
   void swap(BufferId a, BufferId b);
   /// Marks these buffers as written by the host.
   void written(std::span<const BufferId> buffers);
-  /// Runs a step on `buffers`; `args` has their addresses, sizes and scratch memory. Returns the first fault, or none.
+  /// Runs a step on `buffers`; `args` has the buffers' addresses, the step's sizes and scratch memory. Returns the
+  /// first fault, or none.
   KernelFault run(Entry* entry, LaunchArgs args, std::span<const BufferId> buffers, int64_t tasks);
 
  private:
   PerBuffer<int64_t> bytes_;
   PerBuffer<std::vector<uint32_t>> stamps_;
-  uint32_t last_ = 0;  // stamp of the last task that ran
+  uint32_t last_ = 0;  // stamp of the last task or host write
 };
 
 }  // namespace weft

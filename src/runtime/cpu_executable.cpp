@@ -54,7 +54,7 @@ struct BoundSizes {
   PerStep<BoundStep> steps;
   PerBuffer<int64_t> buffer_bytes;
   ArenaLayout arena;
-  std::vector<BufferId> arena_buffers;  // the buffer of each arena request
+  std::vector<BufferId> arena_buffers;  // the buffer of each entry of arena.offsets
   int64_t scratch_bytes = 0;            // for one thread
 };
 
@@ -77,7 +77,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long, so it runs in pieces of about 5 to 20 ms, and the watch is checked between them.
+    // A step may take long, so it runs in pieces of about 5 to 20 ms, and the watch is checked between the pieces.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -188,7 +188,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
  private:
   void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
     std::vector<ArenaRequest> requests;
-    PerBuffer<size_t> places(plan_.buffers.size());  // the arena request of each buffer
+    PerBuffer<size_t> places(plan_.buffers.size());  // index of each arena buffer's request
     for (BufferId i : plan_.buffers.ids()) {
       const PlanBuffer& buffer = plan_.buffers[i];
       bound.buffer_bytes.push_back(schedule_.is_run_time(buffer.bytes) ? 0 : values.evaluate(buffer.bytes));
@@ -199,7 +199,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     std::ranges::sort(bound.arena_buffers, {}, begin);
     for (BufferId i : bound.arena_buffers) {
       const PlanBuffer& buffer = plan_.buffers[i];
-      // A checked run fills buffers with NaNs before they are written, so buffers do not share memory.
+      // In a checked run buffers share no memory, because each buffer is filled with NaNs before its first write.
       bool shares = buffer.shares && !knobs().checked;
       places[i] = shares ? places[buffer.shares] : requests.size();
       if (shares) requests[places[i]].last = buffer.last_step;
@@ -223,7 +223,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return bound;
   }
 
-  /// Returns the launch of a load step. Its sizes must be constant, because no symbol has a value yet.
+  /// Returns the launch of a load step. The step's sizes must be constant, because no symbol has a value yet.
   BoundStep bind_load_step(const PlanStep& step) const {
     Table<int64_t, SizeId> sizes(plan_.sizes.size());
     for (SizeId size : step.sizes) {
@@ -264,7 +264,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// Copies mapped constants that steps read into memory, because other processes may change the mapped files.
+  /// Copies into memory those mapped constants that steps read, because other processes may change the mapped files.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {

@@ -31,7 +31,7 @@ struct StepInfo {
   std::string kernel;  ///< readable kernel name: "conv_relu_f32"
   std::string source;  ///< node(s) of the model: "node 3 '/conv1/Conv' (Conv) .. node 4 (Relu)"
   std::string device;  ///< "cpu", "ref", "nvidia:0"
-  std::string reason;  ///< why this kernel, and why the others were refused
+  std::string reason;  ///< why this kernel was chosen, and why other kernels were refused
 };
 
 /// The time that one step took in one run.
@@ -44,7 +44,7 @@ struct StepTime {
 
 /// Counts and times of a compilation, for `--json` and for tests that count compiles.
 struct CompileReport {
-  std::vector<std::pair<std::string, double>> phase_seconds;  ///< "import", "simplify", "lower", "kernels" ...
+  std::vector<std::pair<std::string, double>> phase_seconds;  ///< "import", "normalise", "lower", "kernels" ...
   int64_t kernels = 0, kernels_compiled = 0, kernels_from_cache = 0, kernels_from_pack = 0;
   int64_t constant_bytes = 0;
   std::map<std::string, int64_t> pass_changes = {};  ///< how often each pass changed something
@@ -72,12 +72,12 @@ struct RunOptions {
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
 };
 
-/// The bytes of memory that a context holds.
+/// The memory of a context and its program, in bytes.
 struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held
   int64_t weights = 0;             ///< packed weights, shared by all contexts of the program
-  /// copies of constants that runs read; other constants are in a mapped file or the caller's memory
+  /// GPUs: device copies of the constants that runs read. CPUs: all constants, also those in mapped files.
   int64_t constants = 0;
 };
 
@@ -97,7 +97,7 @@ class Context {
 /// A static input: for each new value the program is compiled again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< index of the input
-  std::string op = {};     ///< the operator that reads it or a value computed from it
+  std::string op = {};     ///< the operator that reads the input or a value computed from the input
   size_t operand = 0;      ///< index of the operand of `op` that depends on the input
   bool is_length = false;  ///< true: only the length of the list matters, not its values
   Tensor likely = {};      ///< a value that the input may have
@@ -129,7 +129,6 @@ class Executable {
   virtual void detach();
   /// Returns the contents of a saved program. Throws E406 if this program cannot be saved.
   virtual SavedProgram saved() const = 0;
-  /// Writes `saved()` to a file.
   void save(const std::filesystem::path& path) const;
 };
 

@@ -138,7 +138,7 @@ class GpuContext final : public GpuRun {
   }
 
   /// Makes this run start after the previous run, which may be queued on another stream, because both use the context's
-  /// memory. With `in_steps`, the steps run on the context's own stream, so this also waits for the caller's stream.
+  /// memory. With `in_steps`, also waits for the caller's stream, because the steps run on the context's own stream.
   void queue_behind(const RunOptions& options, bool in_steps) {
     const gpu::Stream queue = stream_of(options);
     if (queued_.get()) queue.wait(queued_);
@@ -220,7 +220,7 @@ class GpuContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  /// True for a step that launches nothing: one that only sets sizes, copies a buffer onto itself, or is replaced.
+  /// True for a step that launches nothing: it only sets sizes, copies a buffer onto itself, or is replaced.
   bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<SizesStep>() || is_replaced(i)) return true;
@@ -237,8 +237,8 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one: to profile, observe or check them; for first collectives, which
-  /// cannot be captured; for a deadline or stop callback unless the run is short, because graphs cannot be stopped.
+  /// True if this run launches its steps one by one: to profile, observe or check them; for a rank's first collectives,
+  /// which cannot be captured; or if a deadline or stop callback may end the run early, because graphs do not stop.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;

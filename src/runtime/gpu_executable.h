@@ -12,8 +12,8 @@ class Device;
 }
 
 /// Makes an executable that runs a plan on a GPU. Uploads and packs the weights once; contexts hold only working
-/// memory, from the host's allocator if there is one. Throws E400 if the device's memory does not suffice, E401 if
-/// Host::memory_limit does not, E602 if the driver refuses the code.
+/// memory, from the host's allocator if there is one. Throws E400 if the device has too little memory, E401 if the
+/// weights exceed Host::memory_limit, E602 if the driver refuses the code.
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
                                                 CompileReport report, const Host& host = {});
 

@@ -87,7 +87,7 @@ class LedContext final : public GpuRun {
     KernelId kernel;
     int64_t blocks;
     PerBuffer<std::byte*> memory;
-    size_t sizes;  // index of its first size in Trace::words
+    size_t sizes;  // index of the launch's first size in Trace::words
   };
   struct Trace {
     std::vector<Launched> launches;
@@ -181,7 +181,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// Places an input. Also stores an input that is in host memory in `hosted_`, so that the host need not copy it back.
+  /// Places an input. If the input is in host memory, also stores it in `hosted_`, so that it need not be copied back.
   void place_input(BufferId id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
@@ -345,7 +345,7 @@ class LedContext final : public GpuRun {
     return step.buffers.empty() ? values_.evaluate(branch.amount) > 0 : is_true(step.buffers[0]);
   }
 
-  /// Copies a string tensor or a container; both share the data.
+  /// Copies a string tensor or a container; the copy shares the data.
   void move_hosted(const HostStep& host, const PlanStep& step) {
     check(host.call.fn == HostFn::same, "a function of the host is in a part for the processor");
     hosted_[step.buffers[1]] = hosted_[step.buffers[0]];
@@ -441,7 +441,7 @@ class LedContext final : public GpuRun {
     if (!knobs().checked) return;
     *to++ = 0;
     for (BufferId id : step.buffers)
-      *to++ = bytes_[id], *to++ = 0;  // 0: not tracked, because a loop may write the buffer again
+      *to++ = bytes_[id], *to++ = 0;  // no address of stamps, because a loop may write the buffer again
   }
 
   void set_from(const PlanStep& step, StepId i) {
@@ -614,10 +614,10 @@ class LedContext final : public GpuRun {
   static constexpr int64_t rounds = 16;
   gpu::PinnedMemory pinned_;    // copies of words_ that may still be in flight
   int64_t sent_ = 0;            // used bytes of pinned_
-  std::vector<int64_t> words_;  // the sizes that steps pass, one after another; sizes_ holds a copy
+  std::vector<int64_t> words_;  // the sizes that steps pass to kernels; sizes_ is a copy in device memory
   PerStep<size_t> first_;
   PerStep<VariantId> variants_;            // none: the step's own kernel
-  PerStep<std::vector<BufferId>> ending_;  // the dynamic buffers that nothing reads after a step
+  PerStep<std::vector<BufferId>> ending_;  // for each step: the dynamic buffers that no later step reads
   bool follows_from_sizes_;                // runs with equal sizes and addresses make equal launches
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;

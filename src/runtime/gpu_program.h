@@ -58,7 +58,7 @@ inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::b
 /// Modules of kernels that only some sizes need are loaded when such sizes first occur.
 class Code {
  public:
-  /// `image` and `plan` must outlive this.
+  /// `image` and `plan` must outlive this object.
   Code(const std::shared_ptr<gpu::Device>& device, const Bytes& image, const Plan& plan)
       : device_(device),
         plan_(plan),
@@ -125,7 +125,7 @@ inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, con
 /// followed by DeviceArgs::watched.
 struct SizeBlock {
   std::vector<int64_t> values;
-  PerStep<size_t> first, first_watched;  ///< index of each step's first size, and of its first entry of `watched`
+  PerStep<size_t> first, first_watched;  ///< for each step: index of its first size, and of its DeviceArgs::watched
 };
 
 /// The data of a checked run: the address of each buffer's stamps, and each step's number of blocks.
@@ -220,7 +220,6 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return notes;
   }
 
-  /// Returns the executables of Plan::parts.
   const Table<std::shared_ptr<Executable>, PartId>& parts() const { return parts_; }
   /// True for buffers without device memory: strings and containers.
   bool is_hosted(BufferId buffer) const { return is_hosted_[buffer]; }
@@ -242,7 +241,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(BufferId buffer) const { return persistent_[buffer]; }
 
-  /// Loads the kernels of these variants, which are as in BucketPlan.
+  /// Loads the kernels of these variants (see BucketPlan::variants).
   void load_variants(const PerStep<VariantId>& variants) const {
     std::set<KernelId> kernels;
     for (StepId i : variants.ids()) {
@@ -266,7 +265,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. With `overlap`, it may start before the stream's previous kernel ends, for which it then waits.
+  /// Launches a kernel. With `overlap`, it may start before the previous kernel ends, and itself waits for that end.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
@@ -316,7 +315,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return knobs().memory_limit > 0 ? knobs().memory_limit << 20 : whole;
   }
 
-  /// Packs the weights. Afterwards frees the device memory of constants that only packing reads.
+  /// Uploads the constants and packs the weights. Then frees the device memory of constants that only packing reads.
   void load() {
     for (const PlanStep& step : plan_.steps) {
       const auto* use = step.as<LibraryStep>();

@@ -43,8 +43,8 @@ class GpuRun : public Context {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
-  /// Places an output. A run on the device writes it to a donated input, or to the caller's memory unless that overlaps
-  /// an input that is still read. Otherwise the run writes the output to `aside()` and copies it at the end.
+  /// Places an output. With on_device, the run writes the output to a donated input or the caller's memory, unless this
+  /// memory overlaps an input that is read later. Else the run writes to `aside()` and copies the output at the end.
   template <class Aside>
   void give_output(BufferId id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     size_t index = plan().buffers[id].index;
@@ -123,7 +123,7 @@ class GpuRun : public Context {
     else stream_.synchronize();
   }
 
-  /// Overwrites the first number of each output of a kernel for which WEFT_BREAK_KERNEL asks (for tests of tools).
+  /// Overwrites the first element of each float output of a kernel that WEFT_BREAK_KERNEL names (for tests of tools).
   void damage(const PlanStep& step, KernelId kernel) const {
     const std::string& wanted = knobs().break_kernel;
     if (wanted.empty() || plan().kernels[kernel].name.find(wanted) == std::string::npos) return;

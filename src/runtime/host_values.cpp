@@ -37,7 +37,7 @@ bool passes_on(HostFn fn) {
          fn == HostFn::item;
 }
 
-/// True if, on some path from step `from`, a step reads the buffer's present contents before they are overwritten.
+/// True if, on some path from step `from`, a host step reads the buffer's present contents or the run returns them.
 bool is_read_from(const Plan& plan, StepId from, BufferId buffer) {
   auto contains = [](std::span<const BufferId> ids, BufferId id) { return std::ranges::find(ids, id) != ids.end(); };
   std::vector<std::pair<StepId, BufferId>> open = {{from, buffer}};

@@ -9,7 +9,7 @@
 namespace weft {
 
 /// Returns, for each host step and operand, true if the function may change the operand in place, because it is a
-/// container that no later step reads. Entries of other steps are empty, as is the list without host steps.
+/// container that no later step reads. Entries of other steps are empty; without host steps the list is empty.
 PerStep<std::vector<bool>> last_container_reads(const Plan& plan);
 
 /// The values of a run that are not in its buffers: containers, and strings (buffers hold only the strings' numbers).
@@ -46,7 +46,7 @@ class HostValues {
   void run(StepId id, std::span<const int64_t> sizes, const PerBuffer<std::byte*>& memory);
 
  private:
-  /// Returns the value of a buffer. `is_last`: no later step reads a container in the buffer, so it is moved out.
+  /// Returns the value of a buffer. `is_last`: no later step reads the container in the buffer, which is moved out.
   Tensor operand(BufferId buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
   void store(BufferId buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
 

@@ -16,7 +16,8 @@ int64_t default_memory_limit();
 /// error names the node with the largest buffer.
 void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit);
 
-/// Does the same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
+/// Throws E401 if a run on a GPU would take more than `limit` bytes. `arena` is the size of the arena with inputs and
+/// outputs, `weights` the size of constants and packed weights.
 void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t weights,
                          int64_t limit);
 

@@ -21,7 +21,7 @@ static MutableTensor over(std::byte* memory, size_t bytes, std::shared_ptr<const
   return {{.dtype = dtype, .dims = std::move(dims), .data = Bytes(data, std::move(owner))}, memory};
 }
 
-/// Returns the caller's memory for an output; no data if the caller gives none.
+/// Returns the caller's memory for an output; an empty span if the caller gives no memory.
 static std::span<std::byte> callers_memory(const RunOptions& options, size_t index, const std::vector<int64_t>& dims,
                                            size_t bytes) {
   bool is_given = index < options.output_memory.size() && options.output_memory[index].data();
@@ -60,7 +60,7 @@ bool is_whole_after(const Plan& plan, StepId step, BufferId buffer) {
     const auto* jump = later.as<JumpStep>();
     if (!jump) ++i;
     else if (jump->target > i) i = jump->target;
-    else break;  // the next trip of a loop overwrites it
+    else break;  // the step is in a loop, and the next trip overwrites the buffer
   }
   return true;
 }

@@ -9,7 +9,7 @@ namespace weft {
 
 /// Returns a tensor for output number `index` of a run: in the caller's memory (options.output_memory, else
 /// options.allocate_output), else in memory from `allocator` or the library. Throws E313 if the caller's memory is too
-/// small or not aligned to the element size, E400 or E401 if there is no memory.
+/// small, not aligned to the element size or meant for strings, E400 or E401 if there is no memory.
 MutableTensor place_output(const RunOptions& options, size_t index, const Port& port, std::vector<int64_t> dims,
                            const HostAllocator& allocator = {});
 

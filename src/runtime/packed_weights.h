@@ -13,9 +13,8 @@ namespace weft {
 class AlignedMemory;
 
 /// Constants in the layout that a program's kernels read. Load steps pack them once, and all contexts share them.
-/// Programs of this process that pack equal contents in the same way share them too (unless the embedder allocates the
-/// memory). The pages of a weight in a mapped file are dropped once the weight is packed, so that each weight is in
-/// memory once.
+/// Programs of this process that pack equal contents in the same way also share the packed weights (unless the embedder
+/// allocates the memory). Once a weight is packed, its pages in a mapped file are dropped if no run reads them.
 class PackedWeights {
  public:
   /// A function that runs a load step; `memory` has the address of every persistent and constant buffer.
@@ -36,7 +35,7 @@ class PackedWeights {
 
   PerBuffer<std::byte*> memory_;
   std::vector<std::shared_ptr<const AlignedMemory>>
-      blocks_;  // of this program, and of programs that packed weights it shares
+      blocks_;  // of this program, and of other programs that packed weights which this program shares
   int64_t bytes_ = 0;
 };
 

@@ -8,9 +8,9 @@
 
 namespace weft {
 
-/// A pool of pinned host memory for the inputs and results of runs. Freed blocks are reused for tensors of about their
-/// size, because new memory costs a page fault for every 4 KiB. Unpinned memory is slower: the driver copies it through
-/// a buffer of its own.
+/// A pool of pinned host memory for the inputs and results of runs. Freed blocks are reused for tensors of about the
+/// same size, because new memory costs a page fault for every 4 KiB. Unpinned memory is slower, because the driver
+/// copies it through an internal buffer.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   static constexpr int64_t min_bytes = int64_t{64} << 10, max_held_bytes = int64_t{512} << 20;

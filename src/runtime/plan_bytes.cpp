@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 constexpr size_t alignment = 64;
 constexpr int max_type_depth = 16;
-/// The upper limit of a buffer's or tensor's bytes in a file: far above real sizes, and sums of sizes cannot overflow.
+/// The upper limit of a buffer's or tensor's bytes in a file: above real sizes, but without overflow in sums of sizes.
 constexpr int64_t max_bytes = int64_t{1} << 48;
 
 [[noreturn]] void damaged_plan(std::string why) {
@@ -238,7 +238,7 @@ class Decoder {
 
   template <std::integral T>
   void get(T& value) {
-    constexpr bool is_wide = std::same_as<T, size_t>;  // limited by max_bytes, because int64_t has a smaller range
+    constexpr bool is_wide = std::same_as<T, size_t>;  // limited by max_bytes, because the file holds int64_t
     value = static_cast<T>(number(static_cast<int64_t>(std::numeric_limits<T>::min()),
                                   is_wide ? max_bytes : static_cast<int64_t>(std::numeric_limits<T>::max())));
   }
@@ -409,7 +409,7 @@ void check_pair(const Plan& plan, int input, int output) {
          "a buffer that shares memory does not exist");
 }
 
-/// Checks that the last `left` sizes of a host step are the rank and the sizes of each operand and result, in order.
+/// Checks that the last `left` sizes of a step hold the rank and the sizes of each of its first `buffers` buffers.
 void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, size_t left) {
   for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");
@@ -537,7 +537,7 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// Returns the encoded list of a value's symbols, then the encoded value. Encoding the value completes the list.
+/// Returns the encoded list of a value's symbols, then the encoded value. Encodes the value first to find its symbols.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);

@@ -8,22 +8,22 @@
 #include "base/file.h"
 #include "plan/plan.h"
 
-/// Encodes and decodes the parts of a saved program, without the contents of constants. A file stores these aligned in
-/// a section of their own, so that a program can use them in the mapped file.
+/// Encodes and decodes the parts of a saved program, without the contents of constants. The contents are aligned in
+/// another section of the file, so that a program can use them in the mapped file.
 namespace weft {
 
 struct ProgramSource;
 
-/// The place of one constant's contents in the weights section, in bytes; the offset is a multiple of 64.
+/// The place of one constant's contents in the weights section, in bytes, and their hash. Offsets are multiples of 64.
 struct PlacedConstant {
   size_t offset = 0, size = 0;
   Hash128 hash = {};
 };
 
-/// The contents of constants (as views), without duplicates.
+/// The contents of constants (as spans), without duplicates.
 class ConstantStore {
  public:
-  /// Adds contents; returns their index.
+  /// Adds contents, unless equal contents were added before; returns their index.
   size_t add(std::span<const std::byte> data);
   const std::vector<PlacedConstant>& places() const { return places_; }
   std::span<const std::byte> data(size_t number) const { return data_[number]; }
@@ -33,7 +33,7 @@ class ConstantStore {
   std::vector<PlacedConstant> places_;
   std::vector<std::span<const std::byte>> data_;
   std::map<std::pair<Hash128, size_t>, size_t> known_;
-  // finds contents that were added before by address, without hashing them
+  // finds earlier contents by address and size, without hashing
   std::map<std::pair<const std::byte*, size_t>, size_t> seen_;
   size_t bytes_ = 0;
 };
@@ -50,14 +50,13 @@ struct Contents {
   std::vector<PlacedConstant> constants;
 };
 
-/// Encode their argument; equal values give equal bytes.
+/// Return the first argument as bytes; equal values give equal bytes.
 std::vector<std::byte> encode(const Contents& contents);
 std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants);
 std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants);
 
-/// Decode the output of encode; constants refer to the weights. The bytes may be damaged, so every number is checked
-/// before it is used. In a plan, all indexes are valid and no step uses memory that it does not have. Constants are
-/// within `weight_bytes`. Throw E170 with the cause.
+/// Decode the output of encode; constants refer to the weights. If the bytes are damaged, throw E170 with the cause: an
+/// index is invalid, a step uses memory that it does not have, or a constant is not within `weight_bytes`.
 Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes);
 Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants);
 ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants);

@@ -45,7 +45,7 @@ static void sum_part(const std::vector<Exchange>& all, std::byte* to, int64_t be
   switch (all[0].type) {
     case DType::f32: return sum_plain<float>(all, to, begin, end);
     case DType::f64: return sum_plain<double>(all, to, begin, end);
-    case DType::i32: return sum_plain<uint32_t>(all, to, begin, end);  // wraps
+    case DType::i32: return sum_plain<uint32_t>(all, to, begin, end);  // unsigned, because sums may wrap
     case DType::i64: return sum_plain<uint64_t>(all, to, begin, end);
     case DType::f16:
     case DType::bf16: return sum_narrow(all, to, begin, end);
@@ -65,7 +65,7 @@ class RankGroup::Member final : public Rank {
   }
 
   void wait(const gpu::Stream& stream) override {
-    constexpr int spins = 2000;  // as many iterations take about as long as a run of a small model
+    constexpr int spins = 2000;  // iterations before the thread sleeps: about the duration of a small model's run
     for (int tried = 0; !stream.is_done(); ++tried) {
       check();
       group_.communicators_->check(number_);

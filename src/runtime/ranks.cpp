@@ -244,8 +244,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Returns the caller's memory for the outputs that a rank writes there directly. In runs on the host, these are only
-  /// the split ones, because the memory of a whole output may overlap an input that other ranks still read.
+  /// Returns the caller's memory for the outputs that a rank writes directly. In runs on the host, a rank writes only
+  /// split outputs directly, because the memory of a whole output may overlap an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
     const auto& places = program_->output_places();
@@ -275,8 +275,8 @@ class RankedContext final : public Context {
     if (copies) stream.synchronize();
   }
 
-  /// Returns `memory`, on a rank's device, of at least `bytes` bytes. Keeps its address if it is large enough, because
-  /// captured graphs contain the address.
+  /// Returns the address of `memory` on a rank's device. Allocates new memory only if `memory` is smaller than `bytes`,
+  /// because captured graphs contain the address.
   std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
     if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
     return memory.data();
@@ -339,7 +339,7 @@ class RankedContext final : public Context {
   std::shared_ptr<const RankedExecutable> program_;
   RankGroup group_;
   std::vector<std::unique_ptr<Context>> contexts_;
-  std::vector<gpu::Stream> streams_;  // of GPUs
+  std::vector<gpu::Stream> streams_;  // one for each GPU; empty on CPUs
   // Memory on each rank's device, for runs on the device: copies of whole inputs, and whole outputs that are not used.
   std::vector<std::map<size_t, gpu::Memory>> copies_, discarded_;
   RankThreads threads_;

@@ -39,7 +39,6 @@ class Rank {
   virtual int64_t seed() const = 0;
 };
 
-/// Returns the seed of a run's random operators.
 int64_t seed_of(const RunOptions& options);
 
 /// The programs of all ranks, in order. A split input or output has one part in each rank.

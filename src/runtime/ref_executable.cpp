@@ -264,7 +264,7 @@ class Interpreter {
       request_.sizes.set(op.counter.as_symbol()->name, trip);
       set_symbols(op.carries, std::span(parameters).first(carried), now);
       std::vector<Wide> given = now;
-      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // so that only the trip owns them
+      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // so that only the trip owns the containers
       std::vector<Wide> results = run_body(i, 0, std::move(given));
       if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
       for (size_t k = 0; k < carried; ++k) now[k] = std::exchange(results[offset + k], {});
@@ -306,7 +306,6 @@ class Interpreter {
         {.kind = ErrorKind::usage, .code = "E312", .what = cat("a loop stacks values of sizes ", a, " and ", b)});
   }
 
-  /// Checks that the results have the types that the shape rule states.
   void check_types(const Instruction& i, const std::vector<Wide>& out) const {
     check(out.size() == i.types.size(), "an operator gives as many results as its rule says");
     for (size_t k = 0; k < out.size(); ++k) {
@@ -346,7 +345,7 @@ std::vector<Wide> wide_inputs(std::span<const Tensor> inputs) {
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
   if (!is_wanted && !options.allocate_output) return tensor;
-  if (!tensor.is_tensor() || tensor.dtype == DType::string) return tensor;  // not possible in the caller's memory
+  if (!tensor.is_tensor() || tensor.dtype == DType::string) return tensor;  // containers and strings have no bytes
   MutableTensor place = place_output(options, index, port, tensor.dims);
   std::memcpy(place.data, tensor.data.data(), tensor.data.size());
   return place.tensor;

@@ -11,7 +11,7 @@
 /// between them. Tests compare all other targets with this one.
 namespace weft {
 
-/// Makes an executable that interprets the program as it is. `report` comes from the passes that ran before.
+/// Makes an executable that interprets the program as it is. `report` describes the stages before.
 std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report = {});
 
 /// Return the inputs and outputs of a program before it is compiled.

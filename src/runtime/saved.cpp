@@ -12,8 +12,8 @@ namespace weft {
 namespace {
 
 constexpr std::string_view magic = "WEFTPROG";
-/// The version of the file format. Increase it with every change of these structures, of Plan, of the text form, or of
-/// the arguments of kernels (kernels/launch.h).
+/// The version of the file format. Increase it with every change of the structures below, of Plan, of the text form, or
+/// of the arguments of kernels (kernels/launch.h).
 constexpr uint32_t format_version = 9;
 constexpr size_t max_chips = 64;
 
@@ -21,7 +21,7 @@ constexpr size_t max_chips = 64;
 struct SectionEntry {
   char name[16];  // padded with zeros
   uint64_t offset, size;
-  uint64_t checksum[2];  // XXH3 (low, high) of its bytes; for weights, of the checksums of all constants
+  uint64_t checksum[2];  // XXH3 (low, high) of the section; for weights, of the checksums of all constants
 };
 struct Header {
   char magic[8];
@@ -185,7 +185,7 @@ Front read_front(const Bytes& file) {
   return front;
 }
 
-/// Returns the number of chips. Checks the table: it must be the one that lay_out makes for its sizes.
+/// Returns the number of chips. Throws E170 if the table is not the one that lay_out makes for the same sizes.
 size_t count_chips(const Front& front) {
   size_t fixed = section_names(0).size(), chips = (front.table.size() - fixed) / 2;
   if (front.table.size() < fixed || front.table.size() != fixed + chips * 2)

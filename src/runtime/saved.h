@@ -28,7 +28,7 @@ namespace weft {
 /// The program from which plans are made, and the requested options: enough to compile the program for another chip.
 struct ProgramSource {
   std::string text = {};               ///< ir/text.h, after the passes that every chip shares
-  std::vector<Tensor> constants = {};  ///< the large ones: "0", "1" ... in the text
+  std::vector<Tensor> constants = {};  ///< the large constants, which the text names "0", "1" ...
   DType precision = DType::f32;        ///< of matrix products and convolutions
   std::vector<std::string> keep_f32 = {};
   std::vector<DonationRequest> donations = {};
@@ -48,9 +48,10 @@ struct SavedProgram {
 /// The program or file from which an executable was made; needed to save the executable.
 struct Origin {
   std::shared_ptr<const ProgramSource> source = {};
-  Bytes file = {};  ///< the saved program that it was loaded from, with all of its chips
+  Bytes file = {};  ///< the saved program from which the executable was loaded, with all chips
 };
-/// Returns the contents of a saved program for this plan and image. Throws E406 if neither part of `origin` is set.
+/// Returns the contents of a saved program: those of origin.file, else this plan and image with origin.source. Throws
+/// E406 if neither is set, and if the plan calls a function of this process.
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image);
 
 /// Writes a program to a file atomically. Equal programs give equal files. Throws E106.

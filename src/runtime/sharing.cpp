@@ -11,7 +11,7 @@ static bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) 
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
-/// True if a step copies the whole input of `pair` to its output, and no other step writes to the output.
+/// True if a step copies the whole input of `pair` to a part of the output that no other step writes.
 static bool is_moved_apart(const Plan& plan, const InPlace& pair) {
   auto is_buffer = [&](BufferId id, BufferKind kind, int index) {
     const PlanBuffer& buffer = plan.buffers[id];

@@ -4,7 +4,6 @@
 
 #include "runtime/executable.h"
 
-/// Finds inputs and outputs of a run that share memory.
 namespace weft {
 
 /// Returns the numbers of the inputs to copy before output `index` is written to `memory`: those that overlap `memory`,
@@ -15,8 +14,8 @@ std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> 
 /// Throws E313 if the memory of output `index` overlaps the memory of an output with a smaller index.
 void refuse_overlap(const Plan& plan, std::span<const Tensor> outputs, size_t index);
 
-/// Returns the input that was donated to output `index` at compile time. Returns null if there is none, the caller has
-/// not given it, or its size is not `bytes` bytes. (It may be larger if a single step copies it to the output.)
+/// Returns the input that was donated to output `index` at compile time. Returns null if no input was donated, the
+/// caller left it out, or its size is not `bytes` bytes (or more, if a single step copies the input to the output).
 const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, size_t index, size_t bytes);
 
 /// Returns a sentence about each donation: whether it was possible, and why not.

@@ -28,13 +28,13 @@ class SizeSchedule {
  private:
   StepId known_after(const Dim& dim) const;
 
-  std::map<std::string, StepId, std::less<>> set_by_;  // the last step that sets a symbol
+  std::map<std::string, StepId, std::less<>> set_by_;  // symbol -> the last step that sets the symbol
   Due first_;
   PerStep<Due> due_;
 };
 
 /// Sets the symbols of a SizesStep or PartStep. `read` returns element `element` of an integer buffer. Throws E314 for
-/// a value outside its bounds and E312 for a check that does not hold; both name the node.
+/// a value outside its bounds and E312 for a check that does not hold; the errors name the node.
 void set_sizes(const PlanStep& step, const std::function<int64_t(BufferId buffer, int element)>& read,
                SymbolValues& values);
 

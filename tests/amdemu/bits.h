@@ -99,7 +99,7 @@ To to_integer(From x) {
 /// Returns `count` bits from bit `first` on; the hardware uses the low five bits of `first` and `count`.
 u32 bit_field(u32 x, u32 first, u32 count);
 i32 signed_bit_field(i32 x, u32 first, u32 count);
-/// Returns four bytes that `selector` chooses from the eight of `high` and `low` (v_perm_b32).
+/// Returns four bytes; `selector` chooses each from the bytes of `high` and `low`, signs or constants (v_perm_b32).
 u32 permuted_bytes(u32 high, u32 low, u32 selector);
 /// True if x belongs to one of the classes in `mask` (v_cmp_class). Bit 0: signalling NaN; bit 1: quiet NaN; bits 2 to
 /// 9: the classes from -infinity to +infinity. `quiet`, `denormal`: properties of x in its own format.

@@ -48,8 +48,8 @@ struct CodeObject {
   size_t bytes = 0;
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::map<std::string, Region> variables;
-  /// Decoded instructions, indexed by their address divided by 4; filled when an instruction is first executed, under
-  /// `mutex`.
+  /// Decoded instructions, indexed by their offset from `base` divided by 4; filled when an instruction is first
+  /// executed, under `mutex`.
   std::vector<Instruction*> decoded;
   std::mutex mutex;
   std::unique_ptr<Disassembler> disassembler;

@@ -258,7 +258,7 @@ bool read_dpp(const std::string& key, const std::string& value, Modifiers& m) {
   return true;
 }
 
-/// On gfx12, selects the byte of the source that holds an 8-bit float.
+/// Parses byte_sel of gfx12: the byte of the source that holds an 8-bit float.
 void read_byte_select(const std::string& value, Modifiers& m) {
   const int byte = std::atoi(value.c_str());
   m.has_op_sel = true;
@@ -397,7 +397,7 @@ void find_semantics(Instruction& i) {
   }
 }
 
-/// Returns the index of the first source. Results come before it: two with a carry, none if a comparison writes EXEC.
+/// Returns the index of the first source, which follows the results.
 int first_source(const Instruction& i) {
   if (i.compares_to_exec) return i.count - 2;
   return i.name.find("_co_") != std::string::npos ? 2 : 1;

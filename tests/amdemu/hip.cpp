@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of libamdhip64 that Weft and the tests call, as AMD's documentation of ROCm 6 and 7 describes them.
-// Where the real library lets a mistake pass, this one refuses it.
+// This library refuses some mistakes that the real one accepts.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -21,7 +21,7 @@ int result(int error) {
   return error;
 }
 
-/// Runs the body under the driver's lock; returns its result and keeps it as the thread's last error.
+/// Runs the body under the driver's lock; returns its result and keeps an error as the thread's last error.
 template <class Body>
 int locked(Body body) {
   Driver& d = driver();

@@ -29,12 +29,12 @@ enum class OperandKind : u8 { none, vector, accumulator, scalar, constant, off, 
 
 struct Operand {
   OperandKind kind = OperandKind::none;
-  u8 words = 1;   ///< registers that it spans
-  u16 index = 0;  ///< of the first one
+  u8 words = 1;   ///< number of registers
+  u16 index = 0;  ///< of the first register
   bool literal = false, is_float = false;
   bool negate = false, absolute = false, sign_extend = false;
   u64 bits = 0;   ///< of a constant that is an integer
-  f64 value = 0;  ///< of one that is not
+  f64 value = 0;  ///< of a constant that is a float
   bool is_register() const { return kind == OperandKind::vector || kind == OperandKind::accumulator; }
   bool is_scalar() const { return kind == OperandKind::scalar && index != null; }
 };
@@ -114,7 +114,7 @@ struct MemoryShape {
   u8 bytes = 0;   ///< for each lane
   u8 stride = 1;  ///< of the two offsets of a pair, in elements
   bool store = false, sign_extend = false, returns = false;
-  bool half = false, high_half = false;  ///< writes 16 bits of a register, keeps the others
+  bool half = false, high_half = false;  ///< writes 16 bits of a register, keeps the other 16
 };
 
 enum class Element : u8 { f16, bf16, f32, xf32, f64, i8, i4, fp8, bf8, i32 };

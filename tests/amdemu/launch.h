@@ -12,8 +12,8 @@ struct LaunchSizes {
   u32 thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
 
-/// Runs a kernel to its end on the threads of the host; throws Fault for an invalid access or instruction. `arguments`
-/// is the explicit part of its argument segment.
+/// Runs a kernel to its end on the threads of the host; throws Fault if the kernel makes an error. `arguments` is
+/// the explicit part of its argument segment.
 Counters run_kernel(const Kernel& kernel, const LaunchSizes& sizes, std::span<const u8> arguments);
 
 /// Runs one instruction; tests use it on a wave of their own.

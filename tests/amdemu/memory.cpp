@@ -309,7 +309,7 @@ void flat_atomic(Wave& w, const Instruction& i) {
   count_lines(w, addresses, i.memory.bytes);
 }
 
-/// Returns the target of a load to LDS: words are stored in the order of lanes, from the address in M0 on.
+/// Returns the target of a load to LDS: words are stored in the order of lanes, from M0 plus the offset on.
 u8* direct_target(Wave& w, const Instruction& i, u32 lane) {
   const u32 base = (w.s[m0] & 0x3ffff) + static_cast<u32>(i.modifiers.offset);
   return local_pointer(w, i, lane, base + 4 * lane, 4, Touch::write);

@@ -111,7 +111,7 @@ for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
 
 
 def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
-    """Two contexts run in two threads, each on a stream of the caller. From the third run on, the host never waits."""
+    """Two contexts run on two streams of the caller; a missing wait between streams would give wrong answers."""
     both_ways(tmp_path / "model.onnx")
     done = emulated.run("gfx1100", "weft-amd-streams", tmp_path / "model.onnx")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -103,8 +103,8 @@ def save(graph, path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
     """Convolutions of few pixels and many channels are split along k: a second kernel adds the parts and runs the
-    epilogue. One has two groups with channels that do not fill whole vectors; one has bytes and a padding value other
-    than zero. A quantised convolution with a short k is not split."""
+    epilogue. One convolution has two groups with channels that do not fill whole vectors; another has bytes and a
+    padding value other than zero. A quantised convolution with a short k is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])
@@ -223,8 +223,8 @@ def test_order_of_work_does_not_matter(tmp_path):
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_two_contexts_on_two_streams(chip):
-    """Captured graphs run on two streams of the caller, in several threads. Events join them with a third stream that
-    copies."""
+    """Captured graphs run on two streams of the caller; events order them with a third stream that copies. Other
+    threads run on streams of the library."""
     done = emulated.run(chip, "weft-amd-streams", DIGITS[0], TEXT[0])
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("largest difference") == 2

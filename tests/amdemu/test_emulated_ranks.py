@@ -33,7 +33,7 @@ def test_networks_on_two_gpus(monkeypatch, name, chip, tmp_path):
 
 
 def test_replays_and_caches_on_the_devices(monkeypatch, tmp_path):
-    """A graph is captured once and replayed; each cache is stored on the device that computes its heads."""
+    """Several runs with values on the devices succeed, and each cache is split between the devices."""
     net = split_networks.llama(layers=1)
     path = net.save(tmp_path / "llama.onnx")
     donate = [word for pair in net.donate.items() for word in ("--donate", "=".join(pair))]

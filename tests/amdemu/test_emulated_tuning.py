@@ -55,7 +55,7 @@ def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
     saved = run(tmp_path, "explain", tmp_path / "m.weft", "--device", "amd:0", file="library.db")
     assert not re.search("hipblaslt|miopen", saved)
 
-    # Tiles that the cost model does not prefer for these sizes.
+    # The first candidate tile of each problem, then the second.
     tiles = {}
     for t in tunings:
         if t["candidate"] not in LIBRARIES:

@@ -37,7 +37,7 @@ def register(number, dtype):
 
 
 def masked(result):
-    """Returns the bits of results as text; "nan" stands for any NaN."""
+    """Returns the bits of results as text; a word such as "nan16" stands for any NaN of the type."""
     any_nan = {2: "nan16", 4: "nan", 8: "nan64"}[result.dtype.itemsize]
     return [any_nan if x != x else word for x, word in zip(result, bits(result).split(","), strict=True)]
 
@@ -52,7 +52,7 @@ def lines_of(name, result, operands):
 
 
 def grid(*dtypes):
-    """Returns every combination of samples, thinned to some hundred."""
+    """Returns every combination of samples, thinned to a few hundred."""
     columns = list(zip(*itertools.product(*map(samples, dtypes)), strict=True))
     step = max(1, len(columns[0]) // 192) | 1
     return [np.ascontiguousarray(np.array(c, d)[::step]) for c, d in zip(columns, dtypes, strict=True)]

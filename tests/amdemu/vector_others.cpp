@@ -330,7 +330,7 @@ void writelane(Wave& w, const Instruction& i) {
   w.row(i[0])[lane_operand(w, i[2])] = static_cast<u32>(read_scalar(w, i[1]));
 }
 
-/// Adds to b the bits of mask a that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
+/// Adds to b, for each lane, the number of earlier lanes in mask a; `first` is the lane of the mask's lowest bit.
 template <u32 first>
 void mbcnt(Wave& w, const Instruction& i) {
   u32 a[max_lanes], b[max_lanes];

@@ -35,15 +35,15 @@ struct Wave {
   const Kernel* kernel = nullptr;
   int generation = 0;
   bool fnuz = false;
-  std::vector<u32> registers;  ///< vector ones, then accumulators: 64 lanes of each
+  std::vector<u32> registers;  ///< vector registers, then accumulators: 64 lanes each
   u32 *v = nullptr, *a = nullptr;
   std::vector<u8> scratch;  ///< private memory, lane by lane
-  u32 scratch_bytes = 0;    ///< of a lane
+  u32 scratch_bytes = 0;    ///< for each lane
   u64 dpp_exec = 0;         ///< lanes that DPP reads from
   u8 index_modes = 0;       ///< gfx9: operands that M0 is added to
   u32 yields = 0;           ///< incremented when the wave waits, so that others run
   u64 steps = 0;
-  Region region;  ///< the last one touched, as of `region_version`
+  Region region;  ///< the region of the last access, as of `region_version`
   u64 region_version = 0;
   Counters counters;
 

@@ -19,13 +19,13 @@ class Case:
     inputs: list  # arrays: buffers 0, 1, ...
     outputs: list  # (shape, dtype) of the buffers that follow the inputs
     expected: list  # arrays in f64 or integers
-    tolerance: float  # allowed |y - r| / max(1, |r|); 0: must be equal
+    tolerance: float  # allowed |got - expected| / max(1, |expected|); 0: must be equal
     blocks: int = 1  # work groups on a GPU
     threads: int = 256
     tasks: int = 1 << 20  # on a CPU: more than exist, because kernels stop after their last task
     scratch: int = 1 << 20
-    shared: int = 0  # on a GPU: bytes of dynamic shared memory, and (next field) blocks of a cluster
-    cluster: int = 1
+    shared: int = 0  # on a GPU: bytes of dynamic shared memory
+    cluster: int = 1  # on a GPU: blocks of a cluster
     work: float = 0  # operations or bytes of a timed case, for rates in `unit` (1e9 per second)
     unit: str = ""
 
@@ -180,7 +180,7 @@ GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8
 
 
 def direct(case, name, **launch):
-    """Returns a case of the same product for another kernel, `name`."""
+    """Changes a case to another kernel, `name`, and to other launch parameters; returns it."""
     case.kernel = f"sample_{name}"
     for key, value in launch.items():
         setattr(case, key, value)
@@ -224,7 +224,7 @@ def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hi
     weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), lowest))
     total = weights.sum(-1, keepdims=True)
     y = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ np.repeat(wide[2], repeat, 1)
-    # As in samples_groups.cpp and in attention_group_bytes of gpu_tasks.h.
+    # The sizes of samples_groups.cpp and of attention_group_bytes in gpu_tasks.h.
     groups, size = {"d128": 2, "hidden": 2}.get(name.split("_")[1], 1), 128 if "d128" in name else 64
     rows, sums = 64 * groups, 64 * groups * (size + 8) * 4 if split > 1 else 0
     tasks = batch * kv_heads * -(-repeat * queries // rows)

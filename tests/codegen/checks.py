@@ -12,7 +12,7 @@ def raise_fault(fault):
 
 
 def error_of(got, want):
-    """Returns the largest |y - r| / max(1, |r|); infinity if a NaN or an infinity is in only one of the arrays."""
+    """Returns the largest difference, for floats relative to max(1, |want|); infinity if only one value is finite."""
     if got.dtype.kind == "i":
         return float(np.abs(got - want).max(initial=0))
     g, w = got.astype(np.float64), want.astype(np.float64)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of kernels that only some chips have or that read operands in place: products of few rows (all GPUs), and for
-// sm_90a products and attention by warp groups. Products: buffers A, B, bias, C; sizes batch, m, n, k; A[b, m, k], B[b,
-// n, k]. Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all dense, causal,
-// scaled by 1/8.
+// Samples of kernels that only some chips have or that read operands without packing: products of few rows (all GPUs),
+// and for sm_90a products and attention by warp groups. Products: buffers A, B, bias, C; sizes batch, m, n, k;
+// A[b, m, k], B[b, n, k]. Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all
+// dense, causal, scaled by 1/8.
 #include "attention_gpu.h"
 #include "attention_mma.h"
 #include "gemm_gpu.h"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kernel family compiles for every family of chips, within its budget of registers and with the matrix
-instruction that the chip has. On this CPU the sample kernels also run, without and with checks, and are compared with
-numpy.
+"""The sample kernels compile for every family of chips, products with the chip's matrix instruction. Spills are
+checked. On this CPU the sample kernels also run, without and with checks, and are compared with numpy.
 
 A plain run compiles one of the three files of samples for each chip, a different one each day.
 
@@ -81,7 +80,8 @@ def test_gpu(chip, name, tmp_path):
 @pytest.mark.parametrize("name", CPU_SAMPLES)
 @pytest.mark.parametrize("family", CPUS)
 def test_cpu_compiles(family, name, tmp_path):
-    """Samples compile without a warning. If this processor can run samples.cpp, its results are compared with numpy."""
+    """Samples compile without a warning. If this processor can run the chip's code, the results of samples.cpp are
+    compared with numpy."""
     chip, library = CPUS[family], tmp_path / f"{name}.so"
     compile_sample(name, chip, library, "--warnings")
     if name == "samples" and runs_here(chip):
@@ -103,7 +103,7 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     # A loop: the code between two jumps, where the second one jumps backwards.
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
-    # A narrow tile of MacInt8 may have as many where its instruction is missing. It then shifts bytes apart, and no product uses it.
+    # Drops narrow tiles of MacInt8 on chips without its instruction: they also shift, and no product uses them.
     tiles = [body for body in tiles if "\tvpsrad\t" not in body]
     assert tiles, f"no loop of {count} {instruction} on {register}"
     assert not any(re.search(r"%[yz]mm\d+, -?\d*\(%rsp\)", body) for body in tiles), "the tile is spilled"
@@ -137,7 +137,7 @@ def test_cpu_runs(options, tmp_path):
 
 
 def test_checked_kernels_name_the_buffer(tmp_path):
-    """If a buffer is too small, the fault names it and the access, and nothing outside it is touched."""
+    """If a buffer is too small, the fault names the buffer and the access; nothing outside the buffer is touched."""
     compile_sample("samples", "host", tmp_path / "samples.so", "--checked")
     case = cases.softmax(3, 100)
     case.outputs = [((299,), np.float32)]  # one element short

@@ -17,10 +17,9 @@ import resources
 from places import DAY, IS_FULL
 
 BUDGETS = pathlib.Path(__file__).with_name("budgets.json")
-HEADROOM = 1.1  # for registers and local memory; waves, spills and private memory must not grow
+HEADROOM = 1.1  # for registers and local memory; the number of waves may not fall
 
-# Kernels that must use a matrix unit, selected by the beginning of their names and by the types that the chip's unit
-# multiplies.
+# Beginnings of the names of kernels that must use the matrix unit if it multiplies their types.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
 # Kernels that need not read 16 bytes at a time. Copies transpose in this model, so their elements are not adjacent in
 # memory. Reductions load only as many elements as an f32 vector of sums has.

@@ -22,7 +22,7 @@ using namespace weft;
 
 namespace {
 
-/// A program with weights, a product, a softmax and an open size, so that it has load steps, an arena and two buckets.
+/// A program with weights, a product, a softmax and an open size.
 constexpr const char* program_text = R"(program "small"
 symbol n
 module main {
@@ -100,7 +100,7 @@ bool is_release(const std::string& function) {
 struct Injection {
   std::string device;
   int call, error;
-  bool at_end;  ///< the program is only releasing resources
+  bool at_end;  ///< the program was only releasing resources
 };
 
 void inject(const Fake& fake, const std::string& text, const Injection& i, Tally& tally) {

@@ -114,11 +114,10 @@ def difference(got, want, case):
 
 
 def kept_chances(case):
-    """Returns the probability that a random case keeps each element, or None for other cases. For Bernoulli it is the
-    input, for Dropout one number."""
+    """Returns the probability that a random case keeps each element, or None for other cases."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
-        # ONNX expands a random case to a comparison in which a greater random number gives 1.
+        # The expanded form of Bernoulli gives 1 where the random number is greater than the input.
         return 1 - chances if "expanded" in case.name else chances
     if case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name:
         return np.full(case.inputs["x"].shape, 1 - float(case.inputs.get("r", 0.5)))
@@ -149,7 +148,7 @@ def kept_elements(case, outputs, chances):
 
 def judge_random(case, model, chances):
     """Compares the shares of kept elements over many runs, for each element and for all elements together. With a seed
-    every run must give the same result."""
+    all runs must be equal, without a seed they must differ."""
     kept = [kept_elements(case, list(model.run(case.inputs).values()), chances) for _ in range(RUNS)]
     text = next((k for k in kept if isinstance(k, str)), "")
     if text:

@@ -82,7 +82,7 @@ def test_deformed_convolution(groups, parts, masked):
 @pytest.mark.parametrize("cell, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_long_recurrences(cell, gates, direction):
-    """Recurrences match onnxruntime with more steps than the unrolling limit, and with a run-time number of steps."""
+    """Recurrences whose number of steps is known only in the run (300) match onnxruntime."""
     steps, batch, inputs, hidden = 300, 2, 5, 7
     directions = 2 if direction == "bidirectional" else 1
     judge(cell, [floats(steps, batch, inputs), floats(directions, gates * hidden, inputs) / 3,

@@ -139,8 +139,7 @@ def test_no_answer_is_wrong(folders, chip, precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_limits_are_those_of_the_format(folders, precision):
-    """For half of the cases the tolerance is below eight units in the last place of the format, so it cannot hide a
-    wrong answer."""
+    """For half of the cases the tolerance is below eight units in the last place of the format."""
     some = [folder for folder in folders[SEED % 12 :: 12] if not (folder / "random").exists()]
     found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: simulates all roundings of the device
     widest = sorted(float(words.split()[-2]) for words in found.values() if words.startswith("right"))

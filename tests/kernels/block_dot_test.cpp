@@ -44,7 +44,7 @@ struct Problem {
   }
 };
 
-/// The output of `quantize_rows`; each array has one more element.
+/// The output of `quantize_rows`; each array has one element more than needed.
 struct Bytes {
   std::vector<i8> x;
   std::vector<f32> scales;

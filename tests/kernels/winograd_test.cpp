@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Winograd convolutions against direct convolution: in f64 for floats, bit for bit for integers. Covers every padding,
-/// odd sizes, images smaller than a tile, groups, channels that do not fill a vector, several images, and tasks in any
-/// order.
+/// odd sizes, images smaller than a tile, groups, channels that do not fill a vector, several images, and late tasks
+/// before early ones.
 #include "kernels/winograd.h"
 
 #include <doctest/doctest.h>

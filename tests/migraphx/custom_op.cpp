@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Writes its result into the memory of its second operand.
+/// An operator that writes its result into the memory of its second operand.
 struct Cube final : migraphx::experimental_custom_op_base {
   std::string name() const override { return "test_cube"; }
   bool runs_on_offload_target() const override { return false; }
@@ -24,7 +24,7 @@ struct Cube final : migraphx::experimental_custom_op_base {
   }
 };
 
-/// Allocates its result; fails on request.
+/// An operator that allocates its result; fails on request.
 struct Negate final : migraphx::experimental_custom_op_base {
   bool fails = false;
   std::string name() const override { return fails ? "test_fails" : "test_negate"; }

@@ -123,8 +123,8 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider gives the bodies of control flow names such as MGXKernel_subgraph_g1_1_0. It compiles them
-    although they may never run."""
+    """onnxruntime's provider gives the bodies of control flow names such as MGXKernel_subgraph_g1_1_0. The provider
+    compiles bodies although they may never run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):
@@ -240,7 +240,7 @@ def test_fp8_is_verified_by_a_limit_of_its_own_and_says_that_it_is_simulated():
 
 
 def in_python(script, **variables):
-    """Runs a script in a new Python process; returns its output."""
+    """Runs a script in a new Python process; returns its standard output and standard error."""
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(BUILD / "python")} | variables,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -438,7 +438,7 @@ print(json.dumps({{"answers": answers, "refused": refused}}))
 
 def on_amd(tmp_path, script, **variables):
     """Runs a script in a Python whose AMD driver is the emulated one, where device addresses are not valid host
-    addresses; returns its output."""
+    addresses; returns what in_python returns."""
     (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
     return in_python(script.format(model=str(DIGITS)), LD_LIBRARY_PATH=str(tmp_path), WEFT_CUDA_LIBRARY="none",
                      AMDEMU_CHIPS="gfx1100", **variables)

@@ -4,8 +4,8 @@
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py models MODEL.onnx ...
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py cases [--every N] [--match TEXT]
 
-`migraphx` is imported first: it loads Weft's libmigraphx_c.so.3 and, without AMD's driver, the HIP facade. `python` is
-one that has the wheel installed.
+`migraphx` is imported first: it loads Weft's libmigraphx_c.so.3 and, without AMD's driver, the HIP facade. The wheel
+must be installed for `python`.
 """
 import argparse
 import collections

@@ -78,7 +78,7 @@ void seal_program(std::string& text, std::vector<Section> sections) {
 constexpr std::array<int64_t, 12> numbers = {0,     -1,   1,         2,         3,         255,
                                              65536, -129, INT32_MAX, INT64_MAX, INT64_MIN, int64_t{1} << 40};
 
-/// Damages bytes or 8-byte numbers of a program's sections and makes the checksums valid again.
+/// Damages bytes or 8-byte numbers of one section of a program and makes the checksums valid again.
 void damage_program(std::string& text, std::mt19937_64& random) {
   std::vector<Section> sections = sections_of(text);
   const Section& section = sections[random() % (sections.size() - 1)];  // not the weights

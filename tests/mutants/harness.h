@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// Shared code of the programs that damage files and read them. The outcome must be an answer or one of Weft's errors.
-/// Bugs are a crash, a report of a sanitizer, more than 2 s of processor time (20 s with a sanitizer), and more than
+/// Bugs are crashes, reports of a sanitizer, more than 2 s of processor time (20 s with a sanitizer), or more than
 /// 1 GiB of memory.
 namespace weft::test {
 

@@ -21,7 +21,7 @@ KINDS = {"int32": np.int32, "bool": bool, "string": object}
 
 
 def first_cases():
-    """Returns one case for each set of operators."""
+    """Returns one case for each sequence of operators."""
     found = {}
     for case in node_cases():
         found.setdefault(tuple(node.op_type for node in case.model.graph.node), case)

@@ -30,7 +30,7 @@ from limits import BUILD, IS_FULL, ROOT, SEED
 from onnx_node_cases import node_cases
 from places import keep_count
 
-COUNT = 20_000 if IS_FULL else 1_000  # other ones each day
+COUNT = 20_000 if IS_FULL else 1_000  # different mutants each day
 FILES = 10_000 if IS_FULL else 500
 AT_ONCE = 500
 PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
@@ -49,8 +49,7 @@ def microsoft_models(folder):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Provides paths of small models: half are node cases of ONNX, a third com.microsoft's,
-    the rest random graphs."""
+    """Provides paths of small models: node cases of ONNX and of com.microsoft, and random graphs."""
     folder = tmp_path_factory.mktemp("models")
     small = [model for case in node_cases() if len(model := case.model.SerializeToString()) < 4000]
     chosen = random.Random(SEED).sample(small, 160)

@@ -15,12 +15,12 @@
 namespace weft::cases {
 namespace {
 
-/// The settings from the lines below an operator's line.
+/// An operator's line and the settings from the lines below it.
 struct Settings {
   std::string op, fields;
   std::vector<std::string> types = {"f32"};
   double low = -2, high = 2;
-  bool is_filled = false;  ///< also the range of integers
+  bool is_filled = false;  ///< the range also applies to integers
   std::optional<double> tolerance;
 };
 

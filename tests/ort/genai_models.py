@@ -110,7 +110,7 @@ class Graph:
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
 
     def dequantized_matmul(self, x, name, k, n, scale):
-        """Returns the product of `matmul`, with the weights [k, n] dequantised by a node of their own."""
+        """Returns the product of `matmul`, with the weights [k, n] dequantised by a separate node."""
         packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
         self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
         scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
@@ -316,7 +316,7 @@ def byte_letters():
 
 def tokenizer(vocab):
     """Returns the contents of tokenizer.json and tokenizer_config.json: a byte-level tokenizer without merges. Ids
-    above those of the bytes are words of their own."""
+    above those of the bytes are whole words."""
     specials = ["<unk>", "<s>", "</s>"]
     letters = byte_letters()
     words = specials + [letters[byte] for byte in range(256)]

@@ -98,7 +98,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """Decodes prompts of 100 lengths, some of them also in pairs, after short first prompts."""
+    """Decodes prompts of 100 lengths, some of them also beside a shorter prompt. Short prompts come first."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)

@@ -154,7 +154,7 @@ def user_stream():
 
 
 class Allocator:
-    """An allocator as a framework has it, given by the addresses of its functions; counts calls and records sizes."""
+    """An allocator like a framework's, given by the addresses of its functions; counts calls and records sizes."""
 
     def __init__(self):
         self.sizes, self.live, self.emptied = [], set(), 0
@@ -197,7 +197,7 @@ def external_allocator():
 
 @question
 def arena_strategies():
-    """Returns for each strategy the sizes, less 256 bytes, that a run allocates for its input f32[100, 64], its output
+    """Returns for each strategy the sizes of a run's allocations minus 256 bytes: input f32[100, 64], output
     f32[100, 8] and working memory."""
     sizes = {}
     for strategy in ("kNextPowerOfTwo", "0", "kSameAsRequested", "1"):

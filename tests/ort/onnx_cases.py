@@ -162,7 +162,7 @@ def _work(numbers, chosen, provider, results):
 
 
 def run(provider=NAME, processes=1, **chosen):
-    """Returns results of all cases, in their order."""
+    """Returns the results of the chosen cases, in order."""
     names = [case.name for case in all_cases(**chosen)]
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         parts = pool.map(lambda first: run_part(provider, chosen, names, range(first, len(names), processes)), range(processes))

@@ -121,7 +121,7 @@ struct Shared {
     return 4 * std::max(least, 0l);
   }
 
-  /// Makes the calls of `answer` in several threads, while another thread creates and releases a session of each model
+  /// Makes `runs` calls in each of several threads, while another thread creates and releases a session of each model
   /// in turn; returns the number of sessions.
   int run_beside_sessions(Ort::Env& env, std::span<char* const> models, int threads, int64_t runs) {
     std::atomic<bool> over{false};

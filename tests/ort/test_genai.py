@@ -73,7 +73,7 @@ def test_tokens_are_those_of_the_cpu_provider(route, folder):
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_new_length_compiles_nothing(route, folder, tmp_path):
-    """Counts compilations in the log. The cache is empty, so no kernel comes from there."""
+    """Searches the log for compilations; the cache is empty at first."""
     model = folder(arch="llama", precision="int4")
     [answer], log = session("lengths", route, model, WEFT_DEBUG="2", WEFT_CACHE_DIR=str(tmp_path))
     before, after = log.split("first answers are there")

@@ -52,7 +52,7 @@ def test_gpus_are_offered_instead_of_the_processor():
 def test_device_ids():
     found = ask("device_ids", chips="gfx1100,gfx942")[0]["device_ids"]
     assert found["error"] < CLOSE
-    assert "Unknown Provider Type" in found["wrong"] or "device_id is 9" in found["wrong"]  # onnxruntime's own words, or ours
+    assert "Unknown Provider Type" in found["wrong"] or "device_id is 9" in found["wrong"]  # by onnxruntime or by Weft
 
 
 def test_values_of_the_host_of_any_size():

@@ -44,7 +44,7 @@ PLUGIN_VARIABLES = """DISABLE_COMPILED_MODEL_CACHING PRECOMPILE_AT_LOAD CPU_CONT
 class Row(typing.NamedTuple):
     type: str
     has_variable: bool
-    note: str  # why it changes nothing on a cpu
+    note: str  # why the option changes nothing on a CPU
 
 
 def rows_of_source():
@@ -136,8 +136,7 @@ def _(trial, options):
 
 
 def rounds(trial, options):
-    """Returns the number of rounds of measuring, each with the next candidate of every kernel; None if nothing was
-    measured."""
+    """Returns the number of rounds of measuring; None if nothing was measured."""
     said = trial.run(options | {"disable_caching": "1", "threads": "1"}, models.convolution(), models.IMAGE)[2]
     found = re.search(r"kernels were measured, rounds: (\d+)", said)
     return int(found.group(1)) if found else None
@@ -214,7 +213,7 @@ def _(trial, options):
 
 
 class Malloc:
-    """An allocator as a framework has it, given by the addresses of its functions."""
+    """An allocator like a framework's, given by the addresses of its functions."""
 
     def __init__(self):
         libc = ctypes.CDLL(None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refused options, and options whose effect needs a longer test (test_option_table.py tests each in turn)."""
+"""Refused options, and options whose effect needs a longer test (test_option_table.py tests every option)."""
 
 import ml_dtypes
 import numpy as np
@@ -109,8 +109,8 @@ def to_fp8(values):
 
 @pytest.mark.parametrize("with_table", [True, False])
 def test_fp8(with_table, tmp_path, exact):
-    """The scales come from the table. Without a table they come from the greatest magnitude of the input in the run and
-    of each column of the weights."""
+    """The scales of inputs come from the table, or without a table from the greatest magnitude in the run; those of
+    weights come from the greatest magnitude of each column."""
     table = tmp_path / "table"
     table.write_text(calibration("native"))
     options = {"fp8_enable": "1"}

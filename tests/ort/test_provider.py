@@ -186,7 +186,7 @@ def test_nodes_that_cannot_be_compiled_stay_on_the_cpu(capfd):
     ("Unsqueeze", "axes", [np.array([0]), np.array([3])]),
     ("Resize", "scales", [np.array([1, 2, 1], np.float32), np.array([1, 1, 3], np.float32)])])
 def test_operands_that_only_the_run_tells(op, operand, values):
-    """Each value of the operand is compiled once; after that x may have any size."""
+    """The operand `how` and the size of x are known only in the run."""
     inputs = ["x", "", "how"] if op == "Resize" else ["x", "how"]
     kind = helper.np_dtype_to_tensor_dtype(values[0].dtype)
     proto = model([helper.make_node(op, inputs, ["y"])], [("x", F, ["n", 3, 4]), ("how", kind, list(values[0].shape))],

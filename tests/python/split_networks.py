@@ -94,8 +94,8 @@ def bert(width=64, layers=2, heads=8):
 
 
 def gpt2(width=64, layers=2, heads=8, past=3):
-    """Returns a decoder: one product for queries, keys and values, a cache that grows, and the embedding as last
-    product (tied)."""
+    """Returns a decoder: one product for queries, keys and values, a cache that grows, and the embedding as the
+    weights of the last product (tied)."""
     net = Net()
     table = net.weight(96, width, scale=1)
     ids = net.input("ids", ["batch", "sequence"], net.random.integers(0, 96, (2, 4)))
@@ -162,7 +162,7 @@ def vit(width=64, layers=1, heads=8):
 
 
 def four_bits(width=256, inner=512, block=32):
-    """Makes products with weights of 4 bits: the first is split by columns, the second by whole blocks of rows."""
+    """Returns two products with weights of 4 bits: the first is split by columns, the second by blocks of rows."""
     net = Net()
 
     def product(x, rows, cols):

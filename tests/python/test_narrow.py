@@ -25,7 +25,7 @@ TYPES = [
     ("u2", TensorProto.UINT2, ml_dtypes.uint2, 1, 2),
 ]
 EACH = pytest.mark.parametrize("dtype, number, kind, code, bits", TYPES, ids=[row[0] for row in TYPES])
-COUNT = 13  # elements below 8 bits then end within a byte
+COUNT = 13  # odd, so that the last element below 8 bits ends within a byte
 
 
 def numbers(dtype):
@@ -135,7 +135,7 @@ def test_without_ml_dtypes(monkeypatch):
 @pytest.mark.parametrize("size", [(64, 48), (37, 131), (3, 40, 33)])
 @EACH
 def test_axes_that_change_places(dtype, number, kind, code, bits, size):
-    """A copy that exchanges the last two axes, which transposes square blocks in registers, is right."""
+    """Checks the copy that exchanges the last two axes; it transposes square blocks in registers."""
     if bits < 8:
         size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
     axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]

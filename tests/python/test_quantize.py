@@ -35,7 +35,7 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: the largest channel over the smallest."""
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: largest over smallest channel."""
     r = rng()
 
     def weight(*dims):
@@ -128,7 +128,7 @@ def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
     assert error(there, right) < limit and error(here, right) < limit
     assert error(here, there) < limit / 4
     assert error(here, right) == pytest.approx(report["loss"], rel=0.3)
-    # Left in floats: the last of three layers, and the first one, which is small.
+    # fp8 leaves two of three layers in floats: the last one and the first one, which is small.
     assert report["floats"] == 2 * (to in ("fp8", "fp8-fnuz"))
     assert report["quantised"] + report["floats"] == len(report["layers"])
 
@@ -229,7 +229,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """Scales for each channel more than halve the loss of the worst channel; some channels are 100 times smaller."""
+    """Scales for each channel more than halve the worst channel's loss, if channels differ by factors of up to 100."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -267,7 +267,7 @@ def pixels(data):
 
 
 def massive(count=8, k=64):
-    """Returns rows as in language models: the first holds a value a thousand times as large as the others."""
+    """Returns items of 16 rows; the first row of each holds a massive value, as in language models."""
     data = [rng(70 + i).standard_normal((16, k)).astype("f") for i in range(count)]
     for x in data:
         x[0, 5] = 3000
@@ -275,14 +275,14 @@ def massive(count=8, k=64):
 
 
 def rest_of(y):
-    """Returns all rows but the first."""
+    """Returns the rows of `y` without the first row of each item."""
     return np.concatenate([part[1:] for part in np.split(y, len(y) // 16)])
 
 
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """A layer with massive inputs gets a scale for each row in each run; the other layer keeps a fixed scale."""
+    """A layer with massive inputs gets a scale for each row in each run; with int8 the other's scale is fixed."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -393,7 +393,7 @@ def test_smoothing_moves_outliers_into_weights(tmp_path):
 
 
 def uneven(*nodes, weights, output):
-    """Returns a model with an intermediate value whose channels differ by a factor of a hundred."""
+    """Returns a model of these nodes with an input x: 64 columns, or 8 x 6 x 6 if `output` has three sizes."""
     return model_of(list(nodes), [info("x", "n", *((64,) if len(output) == 1 else (8, 6, 6)))],
                     [info("y", "n", *output)], weights)
 
@@ -423,7 +423,7 @@ def chain(name):
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
 def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_path, name):
-    """Cross-layer equalisation: only factors of the model's own input may need a Mul, before its products."""
+    """Cross-layer equalisation: a Mul is added only for the factors of the model's own input."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
     losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
@@ -592,8 +592,8 @@ def steps_as_outputs(path):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_whole_numbers_are_equal_bit_by_bit_on_every_device(tmp_path, symmetric):
-    """These give equal bits: the reference; the processor with one thread, with two, and with fewer features; and a GPU
-    whose matrix unit multiplies bytes."""
+    """The reference, the processor (with one thread, two threads, or fewer features) and a GPU with matrix instructions
+    for bytes give the same bits."""
     out, _ = quantized(tmp_path, convolutional(), pictures(), symmetric=symmetric)
     steps_as_outputs(out)
     np.savez(tmp_path / "x.npz", x=pictures()[0])
@@ -631,7 +631,7 @@ NARROW = [("int8", {}), ("int8", {"smooth": 0.5}), ("fp8", {}), ("int8-dynamic",
 @pytest.mark.parametrize("to, more", NARROW)
 @pytest.mark.parametrize("build", [convolutional, products])
 def test_models_in_16_bits(tmp_path, build, to, more, kind):
-    """Inputs and results keep their types, and answers are those of the same model quantised from f32."""
+    """Inputs and results keep their types, and the error is about that of the same model quantised from f32."""
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     data = pictures() if build is convolutional else rows()
     source, out = saved(tmp_path, narrowed(build(), kind)), tmp_path / "out.onnx"

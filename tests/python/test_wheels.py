@@ -71,6 +71,6 @@ def check_wheel(source, script, tmp_path):
 @pytest.mark.long
 @pytest.mark.rotates(3)
 def test_wheels(tmp_path):
-    """Checks both wheels one after the other, because both need the folder with the files that they share."""
+    """Checks both wheels one after the other, because both are built in build/wheel."""
     check_wheel(ROOT, USE_WEFT, tmp_path / "weft")
     check_wheel(ROOT / "ort/python", USE_PROVIDER, tmp_path / "provider")

@@ -32,8 +32,8 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 F8 = tuple(map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2)))
 INT4 = tuple(map(np.dtype, (ml_dtypes.int4, ml_dtypes.uint4)))
 QUANTA = (*F8, *INT4)  # types that only DequantizeLinear reads here
-# For each float type: the tolerance relative to the largest element, and the limit up to which integers are exact. The
-# reference engines compute some f64 operators in f32.
+# For each float type: the tolerance relative to the largest element, and the limit below which integers count as exact.
+# The reference engines compute some f64 operators in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
           BF16: (6e-2, 2**7)}
 # For each precision, the type in which a device may store values of f32.
@@ -74,8 +74,8 @@ class Value:
 
     @property
     def is_extreme(self):
-        """True if an element is infinite, or an integer of at least 2^31 in magnitude, as a maximum or minimum of no
-        elements is."""
+        """True if an element is infinite, or an integer of at least 2^31 in magnitude, such as the maximum of no
+        elements."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
@@ -107,7 +107,7 @@ class Drawing:
     values: list = field(default_factory=list)
     steps: list = field(default_factory=list)
     names: list = field(default_factory=lambda: [0])  # number of names in use
-    depth: int = 0  # of bodies around this drawing
+    depth: int = 0  # number of bodies around this drawing
     precision: str = ""  # chosen by the seed if not given
     most: int = MOST_ELEMENTS  # most elements of a value
 
@@ -382,9 +382,8 @@ def is_flat(rows, least):
 
 
 def normalised_rows(node, known):
-    """Yields each operand whose rows the node centres, with these rows along its last axis, and the smallest allowed
-    ratio of a row's deviation to its largest element. ONNX defines some variances as a difference of squares, which
-    loses more bits."""
+    """Yields the rows that the node centres, as the last axis of an array, and the smallest allowed ratio of a row's
+    deviation to its largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x = known[node.input[0]][1] if node.input and node.input[0] in known else None
     if node.op_type == "MeanVarianceNormalization":
@@ -425,7 +424,7 @@ def is_between_steps(x):
 
 
 def has_room(node, known):
-    """True if a cache is longer than the keys that it held before."""
+    """True if a cache has room for more keys than it held before the node."""
     names = (*node.input, *[""] * 7)
     if names[3] not in known or names[6] not in known:
         return False

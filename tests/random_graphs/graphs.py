@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A random graph from a seed, and its right answers.
 
-A step is a random operator, each one of `weft ops --onnx` with equal frequency, or a pattern that a pass looks for.
+A step is a random operator, each of operators() with equal frequency, or a pattern that a pass looks for.
 Some steps use types other than f32, or are in bodies of If, Loop and Scan."""
 
 import functools

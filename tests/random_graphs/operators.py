@@ -654,7 +654,7 @@ def picture(d, ranks=(3, 4), least=None, most=1024, dtype=None):
 
 
 def many_channels(d):
-    """Returns a picture whose channels fill vectors."""
+    """Returns a picture with enough channels to fill vectors."""
     return d.input((d.random.choice((1, 2)), d.random.choice((16, 21, 32)), *d.random.choice(((11,), (5, 7)))))
 
 
@@ -812,7 +812,7 @@ def dequantise(d, name):
 
 @draws("DynamicQuantizeLinear")
 def dynamic_quantise(d, name):
-    # DynamicQuantizeLinear computes a scale of 1.
+    # With these ends of the range, DynamicQuantizeLinear computes a scale of 1.
     x = np.concatenate([d.array((3, 5)).ravel(), np.array([-4, 4], np.float32) * 127.5 / 4])
     return d.add(name, d.given(x.astype(np.float32)), outputs=3, exact=True)
 

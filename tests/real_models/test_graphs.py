@@ -70,8 +70,8 @@ MUSIC = ["MTT_musicnn", "MTT_vgg", "MSD_musicnn", "MSD_vgg"]
 
 @pytest.mark.parametrize("name", [pytest.param(MUSIC[0], marks=pytest.mark.small), *MUSIC[1:]])
 def test_music(name, tmp_path):
-    """Training graphs of version 1 run with their checkpoints; `training` is a constant, so the branches for training
-    are removed."""
+    """Training graphs of TensorFlow 1 run with their checkpoints; `training` is a constant, so the branches for
+    training are removed."""
     judge.run("musicnn_models.py", tmp_path, fetch.package("musicnn") / "musicnn" / name, name)
     check_saved(tmp_path, name, constants={"training": np.array(False)})
 

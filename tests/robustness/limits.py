@@ -13,7 +13,7 @@ SEED = DAY
 
 
 def run_limited(command, folder, err, env, seconds, stack=0):
-    """Runs the command and drops its output; returns its exit code and the most memory that it held, in bytes
+    """Runs the command without standard output; returns its exit code and the most memory that it held, in bytes
     (measured.py)."""
     note = Path(folder, "measured.txt")
     script = Path(__file__).with_name("measured.py")

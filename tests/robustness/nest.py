@@ -29,7 +29,7 @@ def value(name, type, *dims):
 
 
 def nested_model(depth):
-    """Returns y = x inside `depth` nested If nodes, each in the then-branch of the one before."""
+    """Returns y = x inside `depth` nested If nodes, each in the then-branch of the previous If."""
     graph = node(b"Identity", [b"x"], b"y")
     for _ in range(depth):
         branch = field(2, b"g") + field(12, value(b"y", 1, 2)) + graph

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each bad input of bad_inputs.py ends with the exit code and the message in bad_inputs.txt ("..." there matches any
-text); WEFT_UPDATE=1 writes them. Each one is refused within MOST_SECONDS of processor time and MOST_MEMORY bytes."""
+text); WEFT_UPDATE=1 writes them. Each process ends within MOST_SECONDS of processor time and MOST_MEMORY bytes."""
 import os
 
 import bad_runs  # noqa: F401  adds to INPUTS

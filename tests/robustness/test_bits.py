@@ -31,7 +31,7 @@ def fingerprints(threads, first, count):
         try:
             try:
                 model = weft.compile(d.model(sizes).SerializeToString(), device="cpu", threads=threads)
-            except weft.ModelError:  # an attribute fits the fixed sizes only
+            except weft.ModelError:  # an attribute fits only the fixed sizes
                 model = weft.compile(d.model({}).SerializeToString(), device="cpu", threads=threads)
             answers = model.run(feeds(d))
             again = model.run(feeds(d))

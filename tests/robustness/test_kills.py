@@ -50,7 +50,7 @@ def test_killed_at_any_moment(tmp_path, whole):
             subprocess.run([BUILD / "bin/weft", "cache", "clear"], env={**os.environ, "WEFT_CACHE_DIR": str(cache)}, check=True, capture_output=True)
         process, start = compiling(tmp_path, cache), time.monotonic()
         try:
-            process.wait(seconds * moments.random() ** 2)  # mostly early: with a filled cache it ends soon
+            process.wait(seconds * moments.random() ** 2)  # mostly early: with a filled cache, compiling is quick
             if is_from_empty:  # a busy machine may have slowed the first measurement
                 seconds = min(seconds, time.monotonic() - start)
         except subprocess.TimeoutExpired:

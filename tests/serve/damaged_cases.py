@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged requests: a valid one is changed at random in its JSON, its bytes or its headers. Every answer has status
+"""Damaged requests: the JSON, the bytes or the headers of valid requests are changed at random. Every answer has status
 200, or a 4xx status with an error in JSON, and the server keeps working. schemathesis tests what /openapi.json allows
 and forbids."""
 import copy
@@ -31,7 +31,7 @@ def right_requests():
 
 
 def places(value, path=()):
-    """Yields the paths of all values inside `value`."""
+    """Yields the paths of `value` and of the values inside it, except those in long lists."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) and len(value) < 20 else ()
     for key, inner in items:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are split over several devices, and several such programs behind one queue: ranks on the processor take
-the place of GPUs."""
+"""Models that are split over several devices, and several such programs behind one queue: ranks on the processor
+replace GPUs."""
 from concurrent.futures import ThreadPoolExecutor
 
 from server import Server

@@ -64,7 +64,7 @@ class Server:
 
 
 def until(condition):
-    """Waits until the condition holds. The caller ends a test that hangs."""
+    """Returns the value of `condition` once it is true. There is no timeout."""
     while not (value := condition()):
         time.sleep(0.02)
     return value

@@ -22,7 +22,7 @@ def ip(*words, check=True):
 
 
 def connect():
-    """Makes two network namespaces and the virtual cable between them."""
+    """Makes two network namespaces and a pair of virtual interfaces between them."""
     first, second = SPACES
     for name in SPACES:
         end(name)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an
-open batch, and TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all. NAME.json lists
+"""Runs with the Python that has TensorFlow: writes networks of keras.applications with random weights as SavedModels
+with an open batch, and TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints all names. NAME.json lists
 the weights that were drawn by a rule and their places in the weight file, so that these weights need not be copied to
 other machines."""
 import functools
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from drawn import values
 
-FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # smallest picture size; default 64
+FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # pixels per side; others: 64
 
 
 def names():
@@ -27,8 +27,8 @@ RANGES = {"gamma": (0.2, 0.6), "beta": (-0.3, 0.3), "bias": (-0.1, 0.1)}
 
 
 def draw(model):
-    """Replaces kernels (He initialisation), factors and biases by random numbers; returns the description of each.
-    Factors below 1 keep deep networks well-conditioned."""
+    """Replaces kernels (He initialisation), gammas, betas and biases by random numbers; returns a description of each
+    weight. Gammas below 1 keep deep networks well-conditioned."""
     drawn = []
     for number, variable in enumerate(model.variables):
         shape, end = variable.shape, variable.path.split("/")[-1]
@@ -52,7 +52,7 @@ def noise(rng, batch, size, most=2):
 def measured(layer, x, **_):
     """Normalises x with its own moments, which become the moments of the layer. They are rounded, so that files
     compress well. The variance of a channel is at least a quarter of the layer's mean variance. Otherwise a channel
-    that hardly varies in these pictures would be amplified too much in others."""
+    that hardly varies in the calibration pictures would be amplified too much in other pictures."""
     mean, variance = tf.nn.moments(x, list(range(x.shape.rank - 1)))
     for weight, moment in ((layer.moving_mean, mean), (layer.moving_variance, tf.maximum(variance, tf.reduce_mean(variance) / 4))):
         weight.assign(tf.cast(tf.cast(moment, tf.bfloat16), tf.float32))
@@ -61,8 +61,8 @@ def measured(layer, x, **_):
 
 def calibrate(model, rng, size):
     """Measures the moments of the norms on noise, so that outputs depend on the input. Each norm measures its input
-    after the earlier norms have their final moments. With the moments of one training step, which lack the minimum and
-    the rounding, the error would grow from layer to layer."""
+    after the earlier norms have their final moments. Moments of one training step lack the minimum variance and the
+    rounding, so the error would grow from layer to layer."""
     norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
     for layer in norms:
         layer.call = functools.partial(measured, layer)

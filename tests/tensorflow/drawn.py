@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random weights that can be drawn again anywhere; it needs numpy alone."""
+"""Random weights that any machine with numpy can draw again."""
 import numpy as np
 
 

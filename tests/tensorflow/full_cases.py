@@ -351,7 +351,7 @@ for x in [f(3, 4), ints(2, 4, 3), f(1, 1)]:
 for x, y in [(f(3, 4), f(3)), (ints(2, 3, 3), ints(2, 3)), (f(1, 5), f(1))]:
     case("MatrixSetDiag", [x, y])
 BANDS = [([0], 3, "LEFT_LEFT"), ([1], 2, "RIGHT_LEFT"), ([-1, 2], 3, "RIGHT_LEFT"), ([-2, 1], 3, "LEFT_RIGHT"), ([-1, 0], 3, "RIGHT_RIGHT")]
-for k, length, align in BANDS:  # of a matrix of 3 rows and 4 columns
+for k, length, align in BANDS:  # diagonals of a matrix of 3 rows and 4 columns
     rows = () if len(k) == 1 else (k[1] - k[0] + 1,)
     for version in ("V2", "V3"):
         aligned = dict(align=align) if version == "V3" else {}
@@ -579,7 +579,7 @@ CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_Fused
 
 
 def open_dims(case, number, value):
-    """Returns open sizes like open_dims of lite_cases.py: axes of size 1 stay fixed if there are several inputs."""
+    """Returns the sizes of an input, None if open. Axes of size 1 stay fixed if there are several inputs."""
     shape = value.array.shape
     flat = [v for i in case.inputs for v in (i if isinstance(i, list) else [i]) if not v.constant]
     dims = [None if len(flat) == 1 or size != 1 else 1 for size in shape]

@@ -20,7 +20,7 @@ def spec(*shape, dtype=tf.float32):
 
 
 def keep(name, function, signature, runs, lower=False):
-    """Writes a frozen graph; its outputs have the names of their nodes."""
+    """Writes a frozen graph and the answers to `runs`; outputs have the names of their nodes."""
     frozen = convert_variables_to_constants_v2(tf.function(function).get_concrete_function(signature), lower_control_flow=lower)
     (FOLDER / f"{name}.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
     kept = {}
@@ -78,7 +78,7 @@ def network():
 
 
 def faulty():
-    """Makes invalid graphs."""
+    """Writes graphs that Weft must refuse."""
     from tensorflow.core.framework import graph_pb2
 
     for name, nodes in {"cycle": [("a", "Relu", "b"), ("b", "Relu", "a"), ("y", "Relu", "b")], "twice": [("y", "Relu", "x"), ("y", "Relu", "x")],

@@ -26,7 +26,7 @@ def environment():
 
 @functools.cache
 def forks(process, onednn):
-    """Returns a process that runs scripts (forks.py) for the process `process`; it is kept until that process ends."""
+    """Returns a process that runs scripts (forks.py). Each calling process, whose id is `process`, has its own."""
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
     server = subprocess.Popen([str(environment()), str(HERE / "forks.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env=os.environ | settings)
@@ -35,8 +35,8 @@ def forks(process, onednn):
 
 
 def run(script, *arguments, onednn=True):
-    """Runs a script of this folder with TensorFlow's Python. `onednn`: with its oneDNN kernels; without them,
-    processors without AVX-512 lack some."""
+    """Runs a script of this folder with TensorFlow's Python. `onednn`: uses oneDNN's kernels; without
+    oneDNN, some kernels are missing on processors that lack AVX-512."""
     server = forks(os.getpid(), onednn)
     with tempfile.NamedTemporaryFile("r", errors="replace") as log:
         server.stdin.write(json.dumps([log.name, str(HERE / script), *map(str, arguments)]) + "\n")

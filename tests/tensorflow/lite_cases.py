@@ -48,7 +48,7 @@ def is_input(value):
 
 
 def open_dims(case, number):
-    """Returns the sizes of an input in the variant with open sizes: all sizes are open except those that must be fixed.
+    """Returns the sizes of an input in the variant with open sizes: all are open (-1) except those that must be fixed.
     Where there are several inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never
     broadcasts them."""
     shape = case.inputs[number].array.shape
@@ -84,7 +84,7 @@ def ints(*shape, dtype=I, low=-9, high=9):
 
 
 def steps(array, scale, zero=0, constant=False, axis=0):
-    """Returns the integers of a quantised tensor."""
+    """Returns a quantised tensor with the integers `array`."""
     scales = tuple(np.atleast_1d(scale).tolist())
     zeros = tuple(np.broadcast_to(zero, (len(scales),)).tolist())
     return Value(np.asarray(array), constant, scales, zeros, axis)
@@ -445,7 +445,7 @@ for batch, coupled, peeps, projected, clips in [(1, False, False, False, (0, 0))
         case("UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "UnidirectionalSequenceLSTMOptions",
              timeMajor=time_major, **options)
     case("LSTM", [f(batch, 5), *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "LSTMOptions", **options)
-    for merged in (False, True)[: 2 if batch == 1 else 1]:  # with several rows LiteRT writes out of bounds
+    for merged in (False, True)[: 2 if batch == 1 else 1]:  # merged outputs of a batch above 1 overrun in LiteRT
         states = [state(batch, out), state(batch, units), state(batch, out), state(batch, units)]
         case("BIDIRECTIONAL_SEQUENCE_LSTM", [f(batch, 4, 5), *operands, *lstm(5, units, out, coupled, peeps, projected), *states, *[None] * 9], [F] * (2 - merged),
              "BidirectionalSequenceLSTMOptions", timeMajor=False, mergeOutputs=merged, **options)

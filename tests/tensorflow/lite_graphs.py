@@ -168,8 +168,8 @@ def quantised():
 
 
 def refused():
-    """Makes a custom operator: an operator of TensorFlow itself that the converter keeps in the model. Makes a branch
-    over complex numbers."""
+    """Writes models that Weft refuses: a branch over complex numbers, and an operator of TensorFlow that the converter
+    keeps as a custom operator."""
     def magnitude(x):
         z = tf.signal.rfft2d(x)
         return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.abs(z), lambda: tf.math.imag(z))

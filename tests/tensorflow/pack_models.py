@@ -61,8 +61,8 @@ def add_lite(pack, work, name, package, path, within, runs=1):
 
 
 def with_bounds(found):
-    """Takes inputs, answers, and the change of each answer when inputs are rounded ("0 moved y"). Returns the inputs
-    and answers with the bounds that follow from these changes ("0 off y")."""
+    """Takes inputs, answers, and the change of each answer when inputs change slightly ("0 moved y"). Returns the
+    inputs and answers with the bounds that follow from these changes ("0 off y")."""
     stored = {key: value for key, value in found.items() if " in " in key or " out " in key}
     for key in [key for key in stored if " out " in key]:
         most = np.abs(stored[key].astype(np.float64)).max(initial=0)

@@ -21,7 +21,7 @@ import weft
 
 
 def whole(folder, model, work):
-    """Returns the model's path. Weights that the archive leaves out are drawn again, in a copy."""
+    """Returns the model's path. If the files lack drawn weights, these are drawn again in a copy."""
     path, left_out = folder / model["file"], folder / f"{model['name']}.json"
     if not left_out.exists():
         return path

@@ -146,7 +146,7 @@ def several():
 
 
 class Flow(tf.Module):
-    """Control flow and lists of tensors of version 2."""
+    """Control flow and lists of tensors as TensorFlow 2 writes them."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([], tf.int32)])
     def choose(self, x, k):
@@ -197,7 +197,7 @@ def flow():
     for name, runs in names.items():
         keep(f"flow-{name}", answers(getattr(model, name), runs))
         if name == "choose":
-            continue  # lowering to version 1 writes Case in a form of its own
+            continue  # lowering to TensorFlow 1 writes a special form of Case
         frozen = convert_variables_to_constants_v2(getattr(model, name).get_concrete_function(), lower_control_flow=True)
         (FOLDER / f"lowered-{name}.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
         outputs = [[o.numpy() for o in frozen(**{k: tf.constant(v) for k, v in run.items()})] for run in runs]
@@ -226,7 +226,7 @@ def tables():
 
 
 def first_version():
-    """Makes two graphs for two tags, with variables, branches, loops and arrays of version 1."""
+    """Writes a graph for each of two sets of tags, with variables, branches, loops and arrays of TensorFlow 1."""
     v1.disable_control_flow_v2()
     builder = v1.saved_model.Builder(str(FOLDER / "first"))
     for number, tags in enumerate([["serve"], ["serve", "gpu"]]):
@@ -261,8 +261,8 @@ def first_version():
 
 
 def partitioned():
-    """Makes variables of version 1 that are saved in parts: one graph has the parts as variables, the other the whole
-    variable."""
+    """Makes variables of TensorFlow 1 that are saved in parts. One graph has the parts as variables, the other the
+    whole variable."""
     builder = v1.saved_model.Builder(str(FOLDER / "parts"))
     for tags in (["serve"], ["serve", "whole"]):
         with tf.Graph().as_default(), v1.Session() as session:

@@ -35,7 +35,7 @@ def test_application(name, tmp_path):
         for number in range(2):
             expected, error = stored[f"{number} exact y"], stored[f"{number} error y"]
             y, most = model(stored[f"{number} in x"]), np.abs(expected).max()
-            off = 1e-4 * most + 3 * error  # plus the error of TensorFlow's own answer
+            off = 1e-4 * most + 3 * error  # plus three times the error of TensorFlow's own answer
             assert y.shape == expected.shape and error < 1e-3 * most  # else the tolerance would allow wrong answers
             np.testing.assert_allclose(y, expected, rtol=0, atol=off)
         assert np.ptp(expected, axis=0).max() > 100 * off  # the answers depend on the picture

@@ -133,7 +133,7 @@ def test_custom_operators_are_refused_by_name(graphs):
 
 
 def test_branches_over_complex_numbers_are_refused(graphs):
-    """Weft keeps a complex number as two values, of which a branch would take only one."""
+    """Weft represents a complex number by two values; a branch would pass only one of them."""
     with pytest.raises(weft.Error, match="E122.*of complex numbers is not supported"):
         weft.compile(str(graphs / "complex_branch.tflite"))
 
@@ -175,7 +175,7 @@ def table():
 
 def test_every_operator_is_judged_and_documented():
     elsewhere = {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE",  # in this file's graphs
-                 "RFFT2D", "REAL", "IMAG", "COMPLEX_ABS", "DENSIFY"}  # and in a trained model
+                 "RFFT2D", "REAL", "IMAG", "COMPLEX_ABS", "DENSIFY"}  # in a trained model
     assert table() - elsewhere == set(OPERATORS)
     page = (ROOT / "docs/tensorflow.md").read_text()
     listed = page.split("## Operators of TensorFlow Lite\n")[1].split("```")[1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels of both versions, compared with TensorFlow's answers. Covers signatures, tags, variables and their files,
-control flow and lists of tensors of both versions, recurrent networks of Keras, and refused models with their
+"""SavedModels of TensorFlow 1 and 2, compared with TensorFlow's answers. Covers signatures, tags, variables and their
+files, control flow, lists of tensors, recurrent networks of Keras, and refused models with their
 errors."""
 import shutil
 import subprocess

@@ -155,7 +155,7 @@ def keep(out, folder, picture, name):
                 seen = picture if number == 0 else picture[:, : picture.shape[1] // 2]
                 feeds = {node.name: value_of(name, node, batch, seen) for node in placeholders}
                 answers = session.run([f"{o}:0" for o in outputs], {f"{k}:0": x for k, x in feeds.items()})
-                # A change as large as the rounding of sums.
+                # Changes inputs as much as rounding changes sums, to measure how the answers move.
                 moved = {k: x * np.float32(1 + 2**-20) if x.dtype == np.float32 else x for k, x in feeds.items()}
                 others = session.run([f"{o}:0" for o in outputs], {f"{k}:0": x for k, x in moved.items()})
                 kept |= {f"{number} in {k}": x for k, x in feeds.items()} | {f"{number} out {i}": y for i, y in enumerate(answers)}

@@ -12,8 +12,7 @@ Found = collections.namedtuple("Found", "boxes scores")
 
 
 def model(forward, *parts, **buffers):
-    """Returns a module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by
-    `self`."""
+    """Returns a module that calls `forward`; `parts` become its submodules (`self.parts`), `buffers` its attributes."""
 
     class Odd(nn.Module):
         def __init__(self):
@@ -36,9 +35,9 @@ MODELS = {}
 
 
 def case(*inputs, parts=lambda: (), buffers=lambda: {}, **options):
-    """Registers a function as a model; `inputs` makes its inputs. Options: dynamic (sizes are open); loose (a wider
-    tolerance, for narrow types); eager (the reason why torch.compile leaves a part in eager); export (the reason why
-    the archive is refused)."""
+    """Registers a function as a model; each of `inputs` makes one input. Options: dynamic (sizes are open); loose (a
+    wider tolerance, for narrow types); eager (the reason why torch.compile leaves a part in eager); export (the reason
+    why the archive is refused)."""
 
     def note(forward):
         MODELS[forward.__name__] = (forward, inputs, parts, buffers, options)
@@ -491,7 +490,7 @@ def what_weft_lacks(self, x):
 
 @case(lambda: floats(4, 6, 8), lambda: floats(4, 6, 6), dynamic=True)
 def biases_of_heads(self, x, bias):
-    """Adds a bias of three axes to scores of four. The first axis of the bias is heads, although the batch has the same
+    """Adds a bias with three axes to scores with four. Its first axis means heads, although the batch has the same
     size."""
     q = x.unflatten(-1, (4, 2)).transpose(1, 2)
     return ((q @ q.transpose(-2, -1)) * 0.5 + bias).softmax(-1) @ q

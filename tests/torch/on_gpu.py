@@ -5,7 +5,7 @@ torch's allocator.
 
     ./x python tests/torch/on_gpu.py
 
-For a machine with a GPU that torch and Weft both know; prints a line for each check and ends with 1 when one fails.
+Needs a GPU that both torch and Weft support; prints a line for each check and exits with 1 if a check fails.
 """
 import sys
 import time
@@ -48,7 +48,7 @@ def compiled_graphs():
 
 
 def devices():
-    """Runs graphs whose inputs and results are on different devices."""
+    """Runs graphs with tensors on several devices."""
     torch._dynamo.reset()
     model, x = (lambda x: (x * 2, torch.ones(3, device="cuda"), x.sum().cpu())), torch.randn(4)
     for given in (x, x.cuda()):

@@ -9,10 +9,10 @@ Weft from the archive, and compared with torch within the tolerances of torch's 
 A sample is right, refused (Weft names the unsupported feature), wrong, or not exported (torch.export fails). Entries
 that lack f32 are tested in i64 or in complex numbers. Random results must have the sizes and types of torch's. With
 --core, programs are decomposed by torch.core_aten_decompositions(), and only those entries count whose first sample
-becomes core ATen that way. With --compiled samples run through torch.compile instead: whole (right, no node in eager),
-partly (right, the rest in eager) or wrong. --out appends a row to a file of bench/results; --limit ends the count after
-so many seconds, and the row says how many samples are left. --part 1/4 takes a fourth of the entries, and --sum makes
-one row of such parts.
+becomes core ATen. With --compiled, samples run through torch.compile: whole (right, no node in eager), partly (right,
+some nodes in eager) or wrong. --out appends a row to a file of bench/results; --limit SECONDS ends the count early, and
+the row says how many samples are left. --part 1/4 takes a fourth of the entries; --sum adds the --json files of all
+parts.
 """
 import argparse
 import collections
@@ -86,15 +86,15 @@ def tolerance(dtype):
     return {torch.float16: (1e-3, 1e-3), torch.bfloat16: (1.6e-2, 1e-2), torch.float64: (1e-7, 1e-7)}.get(dtype, (1.3e-6, 1e-5))
 
 
-#: Tolerances for sums over many elements and functions near their poles: those of torch's own comparisons of CPU and
-#: GPU.
+#: The least relative and absolute tolerance of floats, for sums over many elements and for functions near poles. torch
+#: compares CPU and GPU with it.
 LOOSE = (1e-4, 1e-4)
 
 
 @functools.cache
 def core_tables():
-    """Returns torch's decompositions to core ATen: those of composite operators and those of others. They are gathered
-    once. Composites with their default decomposition are left out, because run_decompositions() would write each of
+    """Returns torch's decompositions to core ATen: those of composite operators and those of other operators.
+    Composites with their default decomposition are left out, because run_decompositions() would write each of
     them into torch's dispatcher for each program."""
     table = torch.export.default_decompositions().materialize()
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
@@ -157,7 +157,7 @@ def is_random(op, model, tensors):
 
 
 def are_alike(got, wanted):
-    """True if results have the sizes and types of torch's. This is all that can be compared for random operators;
+    """True if results have the sizes and types of torch's. Values of random operators are not compared;
     test_random_numbers.py tests their distributions."""
     return all(value.shape == reference.shape and value.dtype == reference.dtype for value, reference in zip(got, wanted))
 
@@ -212,9 +212,9 @@ def rounded(values, wanted):
 
 
 def is_conditioned(got, i, sample_input, op):
-    """True if result `i` is within the tolerance of the exact answer, or at most as far from it as the exact answer for
-    inputs that are rounded once more. A 16-bit input is itself rounded, so such an answer counts as right (backward
-    error: Higham 2002, 1.5). Only sums that cancel need this rule, because elsewhere one rounding moves the answer by
+    """True if result `i` is within the tolerance of the exact answer, or no further from it than the exact answer
+    moves when the inputs are rounded once more. 16-bit inputs are rounded anyway, so such an error is accepted
+    (backward error: Higham 2002, 1.5). Only sums that cancel need this rule: elsewhere one rounding moves the answer by
     less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):
@@ -225,8 +225,8 @@ def is_conditioned(got, i, sample_input, op):
 
 
 def of_program(tensors, program):
-    """Returns torch's results of the program that Weft has read: as core ATen, each operator rounds to the narrow
-    type."""
+    """Returns torch's results of the program that Weft read, in which each operator rounds to the narrow type; None
+    without a program."""
     with torch.no_grad():
         return known(program.module()(*[t.clone() for t in tensors])) if program else None
 
@@ -300,9 +300,9 @@ def judged_result(got, wanted, sample_input, op, program=None):
 
 
 def compared(got, wanted, tensors, sample_input, op, program):
-    """Returns ("right" | "wrong", why). In 16 bits each result must agree with one of three answers: torch's, torch's
-    run of the imported program, or f64 rounded once. Otherwise the error must follow from the rounding of the inputs.
-    `why` names the answer if it is not the first one."""
+    """Returns ("right" | "wrong", why). Results must agree with torch's. A 16-bit result may instead agree with torch's
+    run of the imported program or with f64 rounded once, or have an error that the rounding of its inputs explains.
+    `why` names the reference that was used instead of torch's results."""
     if op.name in FACTORS:
         return ("right", "") if are_factors(got, wanted, op.name) else ("wrong", f"weft {got} torch {wanted}"[:600])
     others, beside = {}, set()
@@ -487,7 +487,7 @@ def main():
         chosen = range(len(entries(args.names)))[part::parts]
         sizes = pool.map(number_of_samples, [(i, args) for i in chosen], chunksize=4)
         tasks = [(i, start, args) for i, size in zip(chosen, sizes) for start in range(0, size, PIECE)]
-        random.Random(0).shuffle(tasks)  # so that a part of them is representative
+        random.Random(0).shuffle(tasks)  # so that the results before an early end are representative
         for found in results(pool.imap_unordered(judged, tasks), end):
             for outcome, *what in found:
                 counts[outcome] += 1

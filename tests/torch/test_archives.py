@@ -20,7 +20,7 @@ NAMES = list(examples())
 
 
 def outputs_of(model, inputs):
-    """Returns torch's results, without the new values of buffers and inputs."""
+    """Returns the results of a compiled model, without the new values of buffers and inputs."""
     got = model(*inputs)
     got = got if isinstance(got, tuple) else (got,)
     return [value for value, port in zip(got, model.outputs) if not port.name.endswith(".next")]
@@ -61,7 +61,7 @@ def test_guards_of_torch_are_checked(strict):
     with pytest.raises(weft.Error, match="E312|E311"):
         compiled(torch.randn(7, 4), y)  # the export assumed that x.shape[0] is even
     with pytest.raises(weft.Error, match="E312|E311"):
-        compiled(torch.randn(20, 4), y)  # the export assumed that y has at least half as many rows
+        compiled(torch.randn(20, 4), y)  # the export assumed that y has at least half as many rows as x
 
 
 def test_powers_of_sizes():
@@ -149,7 +149,7 @@ def test_type_promotion(first):
 
 
 def test_the_command_needs_no_torch(tmp_path):
-    """The command gives the same bytes as weft.compile, which does not import torch for an archive."""
+    """The command gives the same bytes as weft.compile. Compiling an archive does not import torch."""
     model, inputs, shapes = examples()["pictures"]
     (tmp_path / "m.pt2").write_bytes(archive(exported(model, inputs, shapes)))
     np.save(tmp_path / "x.npy", inputs[0].numpy())

@@ -51,7 +51,7 @@ def test_one_compile_for_several_sizes():
 
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_asserted_values(in_parts):
-    """Assertions on tensors are checked in each call. They do not stay in eager; with `in_parts` another node does."""
+    """Assertions on tensors are checked in each call. They do not stay in eager; with `in_parts` another node stays."""
 
     def f(x):
         torch._assert_async((x > 0).all(), "x is positive")
@@ -84,8 +84,8 @@ def test_only_asserted_values():
 
 
 def test_quotients_of_open_sizes():
-    """Quotients of open sizes are rounded to sizes. As floats they are limited, multiplied with tensors and added to
-    them."""
+    """Quotients of open sizes are rounded to sizes. As floats they are clamped, multiplied with tensors and added to
+    tensors."""
 
     def f(x):
         high, wide = x.shape[2:]
@@ -377,7 +377,7 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
     open_sizes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},) * 3
     with torch.no_grad():
         program = torch.export.export(model, tuple(torch.randn(2, 4, 20, 8) for _ in range(3)), dynamic_shapes=open_sizes)
-    # After from_torch, torch knows more about the program's sizes and writes that into the archive as guards.
+    # from_torch makes torch derive further guards on the program's sizes, which torch writes into the archive.
     weft.torch.from_torch(program)
     weft.torch.save(program, tmp_path / "flex.pt2")
     archive = weft.compile(tmp_path / "flex.pt2")

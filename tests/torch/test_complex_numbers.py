@@ -91,7 +91,7 @@ def test_complex_numbers(name, way):
 
 
 def test_complex_tensors_cross_the_border():
-    """Results and inputs of torch.compile are complex; those of an archive are pairs."""
+    """Inputs and results are complex with torch.compile, and pairs of floats with an archive."""
 
     class Squared(torch.nn.Module):
         def forward(self, z):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orthogonal factors of matrices, also of matrices without full rank, with equal singular values, wide, tall, with one
-column, and in batches."""
+"""Orthogonal factors of matrices: wide, tall, with one column, without full rank, with equal singular values, in
+batches."""
 
 import numpy as np
 import pytest

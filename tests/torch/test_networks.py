@@ -58,7 +58,7 @@ def test_timm(name):
 
 
 class Logits(torch.nn.Module):
-    """The model without a cache, which gives one tensor."""
+    """Calls a model without a cache; returns its logits or its last hidden state."""
 
     def __init__(self, model, is_causal):
         super().__init__()

@@ -18,8 +18,8 @@ PARTS = 16 if IS_FULL else 8
 
 
 def chosen(op):
-    """Returns the first three samples of an entry; a plain run takes only one of them, a different one each time
-    that its part runs, which is every second day."""
+    """Returns the first three samples of an entry; a plain run takes one of them, and another one two
+    days later."""
     found = list(opinfo.samples(op, torch.float32, 3))
     return found if IS_FULL or not found else [found[SEED // 2 % len(found)]]
 

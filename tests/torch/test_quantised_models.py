@@ -35,7 +35,7 @@ WAYS = {
 
 
 def close(got, wanted, steps):
-    """Allows errors up to `steps` times the largest value: values near a border may be rounded to either integer."""
+    """Allows errors up to `steps` times the largest value: a value between two integers may be rounded to either."""
     assert got.shape == wanted.shape
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 
@@ -47,7 +47,7 @@ def test_torchao(way, device):
     model = Network().eval()
     q.quantize_(model, WAYS[way]())
     program = exported(model, (torch.randn(4, 3, 64),), ({0: Dim("batch", min=1, max=32)},))
-    # from_torch decomposes the program, because a save would pickle the weights.
+    # A saved archive would pickle these weights; from_torch decomposes the program instead.
     run = weft.torch.from_torch(program, device=device)
     for batch in (1, 5):
         x = torch.randn(batch, 3, 64)

@@ -8,12 +8,11 @@ One model of each module of timm, and 60 architectures of transformers in small 
 of each, with an open batch (and length). Weft compiles it once and answers for batches 1, 3 and 8 and three lengths.
 Answers are within 1e-4 of the greatest element of eager's answer, or have at most twice eager's distance from torch's
 answer in f64 (`as_torch` counts these). The command line, which runs without torch, gives the same bits. torch.compile
-compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one
-for a slow emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU
-torch runs there, in f32 without TF32. With --precision f16 or bf16 Weft computes in 16 bits, and answers may differ
-from those of f32 by 2 % or 5 % of the greatest element. A larger difference is allowed only up to that of torch's own
-answers in this type. --out appends a row for timm and one for transformers to a file of bench/results; no model begins
-after --limit seconds.
+compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for example
+only one for a slow emulated device. On an NVIDIA GPU torch runs on the GPU too, in f32 without TF32. With --precision
+f16 or bf16 Weft computes in 16 bits, and answers may differ from those of f32 by 2 % or 5 % of the greatest element. A
+larger difference is allowed only up to that of torch's own answers in this type. --out appends a row for timm and one
+for transformers to a file of bench/results; no model begins after --limit seconds.
 """
 import argparse
 import io
@@ -47,7 +46,7 @@ BATCHES, LENGTHS = (1, 3, 8), (9, 16, 24)
 
 
 def names(given=()):
-    """Returns all names, or those given, in their order."""
+    """Returns all models, or those named by `given` (with or without the package), in the order of `given`."""
     every = [f"timm/{name}" for name in sorted(TIMM)] + [f"transformers/{name}" for name in sorted(TEXTS)]
     return [name for one in given for name in every if one in (name, name.partition("/")[2])] if given else every
 
@@ -91,8 +90,8 @@ def loaded(name, device, batches=BATCHES):
 def spread(model, inputs):
     """Draws weights that make answers depend on inputs: in many models the last layers are initialised with zeros.
     Batch norms take the statistics of `inputs`, as in a trained model; without them values double in each block until
-    softmaxes and f16 overflow. `inputs` are not used for comparisons: means of values that were normalised on them are
-    differences of nearly equal numbers."""
+    softmaxes and f16 overflow. Answers for `inputs` are not compared, because means of values that were normalised by
+    their own statistics cancel."""
     norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
     with torch.no_grad():
         for parameter in model.parameters():
@@ -161,8 +160,8 @@ def through_archive(file, judge, options, got):
 
 
 def through_compile(model, judge, kept, options, of_archive):
-    """Returns "compile", "compile_times" and "bits" of checked(), for the inputs `kept`: torch always compiles batch 1
-    apart."""
+    """Returns "compile", "compile_times" and "bits" of checked(). `kept` are the indices of inputs with more than one
+    item, because torch compiles batch 1 apart."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)

@@ -8,7 +8,7 @@
 `write` makes a folder for each model, with the archive, the inputs of three batches and lengths, and eager's answers.
 `judge` compiles each archive once, for all its sizes, and compares the answers with eager's. An answer is right within
 1e-4 of the greatest element. The command line must give the same bits. An older torch exports fewer of the models, so
-their archives come from a newer one.
+their archives come from a newer torch.
 """
 import argparse
 import concurrent.futures

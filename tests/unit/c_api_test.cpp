@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, called through weft.hpp; its refusals are called directly.
+// The C interface, called through weft.hpp or, where it must refuse, directly.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -321,7 +321,7 @@ TEST_CASE("containers are put together and taken apart") {
 TEST_CASE("an older caller's shorter options are understood") {
   weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
   options.device = "nowhere";
-  options.struct_size = sizeof(size_t);  // a caller whose struct has no other member
+  options.struct_size = sizeof(size_t);  // as from a caller compiled with this member only
   weft_program* program = nullptr;
   CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // the device was ignored
   options.struct_size = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation and models as ONNX through the C interface.
+// Quantising models and writing models as ONNX, through the C interface.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels compiled with checks: correct kernels pass, and each kind of broken kernel is caught.
+// Kernels compiled with checks: correct kernels pass, and broken kernels are caught.
 #include "runtime/checked.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ using namespace weft;
 
 namespace {
 
-/// A program of two steps: the first writes b0 as its source says, the second copies b0 to b1, one element per task.
+/// Two steps, one element per task: `write` computes buffer 1 (`to`) from buffer 0 (`from`); the second copies 1 to 2.
 class TwoSteps {
  public:
   static constexpr int64_t n = 40;
@@ -34,7 +34,7 @@ class TwoSteps {
     built_ = build_kernels_or_throw(sources, host_chip());
   }
 
-  /// Runs both steps; returns the fault of the first one that has a fault.
+  /// Runs both steps; returns the first fault.
   KernelFault run() {
     LoadedObject object(built_.image, "checked");
     std::vector<float> x(n), y(n), z(n);
@@ -87,7 +87,7 @@ TEST_CASE("checked: two tasks that touch the same bytes are a fault") {
   KernelFault fault = fault_of("to[task / 2] = from[task];");
   CHECK(fault.kind == FaultKind::race);
   CHECK(fault.offset == 0);
-  // A part of a vector that reaches into the elements of the next task.
+  // A partial store that overlaps an element of the next task.
   CHECK(fault_of("if (task % 4 == 0) store(to + task, load<8>(from + task, Part{5}), Part{5});").kind ==
         FaultKind::race);
   // A read of an element that another task of the same step wrote.

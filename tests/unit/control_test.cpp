@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that the run computes, and control flow: programs in text form on the CPU and on the reference.
+// Sizes that a run computes, and control flow: programs in text form on the CPU and on the reference.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::shared_ptr<Executable> compiled(const std::string& text, const std::string&
   return compile(std::move(program), {.device = device, .threads = 2});
 }
 
-/// Runs all cases in turn on both devices, twice; results must be equal. Returns those of the CPU.
+/// Runs all cases in turn, twice, on the CPU and on the reference; results must be equal. Returns the CPU's results.
 std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const std::vector<Inputs>& cases) {
   auto cpu = compiled(text, "cpu"), ref = compiled(text, "ref");
   auto on_cpu = cpu->new_context(), on_ref = ref->new_context();
@@ -160,8 +160,7 @@ module main {
     } catch (const Error& error) {
       CHECK(error.info().where.find("'sum'") != std::string::npos);
     }
-    CHECK(run(3)[0] == vector_of({2, 3, 4}));  // the failed run left the other context in the middle; this context is
-                                               // new
+    CHECK(run(3)[0] == vector_of({2, 3, 4}));  // in a new context, after a failed run
   }
 }
 

@@ -22,7 +22,7 @@
 namespace weft {
 namespace {
 
-/// The range of the random integers of an input.
+/// The range of an input's random integers; `few`: 0 to 4.
 enum class Fill : uint8_t { few, any, lowest, highest };
 
 int64_t integer(DType type, Fill fill, std::mt19937& random) {

@@ -15,9 +15,9 @@ using InputSizes = std::vector<std::vector<std::vector<int64_t>>>;
 /// Compares the results with the reference. Integers are 0 to 4. `storage` is LowerOptions::storage.
 void compare_on_cpu(const std::string& text, const InputSizes& cases, DType storage = DType::f32);
 
-/// Applies the passes for each of three x86-64 chips to a program with quantised values, runs it here, and compares it
-/// with the reference of the original. Each case runs with random integers of the whole range, with the smallest integer
-/// only, and with the largest only. Results must be equal.
+/// Applies the passes for each of three x86-64 chips to a program with quantised values, runs it on this processor, and
+/// compares it with the original program on the reference. Each case runs with random integers of the whole range, with
+/// the smallest integer only, and with the largest only. Results must be equal.
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases);
 
 /// Runs a program on the CPU, without a comparison.

@@ -22,7 +22,7 @@ std::string program(const std::string& lines) {
   return cat("program \"p\"\nsymbol n min=0\nmodule main {\n", product_lines, lines, "}\n");
 }
 
-/// Compares for 5 and for 7 rows, with further inputs of the sizes `others`, and with values stored in bf16 and in f16.
+/// Compares runs of 5 and of 7 rows, with values stored in bf16 and in f16. `others` are the sizes of further inputs.
 void compare_narrow(const std::string& lines, const std::vector<std::vector<int64_t>>& others = {}) {
   InputSizes cases;
   for (int64_t rows : {5, 7}) {

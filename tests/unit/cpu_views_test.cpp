@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views in which axes of size 1 have arbitrary strides, as transposes make them, and the operators that read views.
+// Operators that read transposed views in which an axis of size 1 has an arbitrary stride.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines and cancelling: how soon work ends. Under load, wall clocks say little. So the tests measure the processor
-// time that a thread uses between two checks of its deadline, because that bounds the delay of a deadline.
+// How soon work ends after a deadline or a cancellation. The tests measure the processor time that a thread uses
+// between two checks of its deadline, because wall-clock times vary under load.
 #include <doctest/doctest.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ Tensor numbers(std::vector<int64_t> dims) {
 struct LongRun {
   const char* name;
   std::string text;
-  Inputs ref, cpu;  // large enough that each takes much longer than a deadline
+  Inputs ref, cpu;  // inputs for each device, large enough for a long run
 };
 
 LongRun unary(const char* name, const std::string& line, std::vector<int64_t> ref, std::vector<int64_t> cpu) {
@@ -179,7 +179,7 @@ module body {
 
 namespace {
 
-/// Returns a program of `length` softmaxes, each after two functions, which cannot be fused into one kernel.
+/// Returns a chain of `length` softmaxes, each after two elementwise functions; needs at least `length` kernels.
 std::string chain(int length) {
   std::string text = "module main {\n  %v0 = parameter {name=\"x\", type=f32[40,30]}\n";
   const char* functions[] = {"exp", "tanh", "neg", "abs", "sqrt", "sin"};

@@ -16,7 +16,7 @@ namespace {
 using namespace weft;
 using namespace weft::test;
 
-/// Returns a model of y = relu(conv(x, w)) + x @ m, where w, m and the bias b may be overridden by the caller.
+/// Returns a model of y = relu(conv(x, w, b)) + x @ m, where the caller may override w, b and m.
 Bytes overridable_model(int64_t ir_version = 9) {
   Message graph;
   graph.text(2, "g")

@@ -123,7 +123,7 @@ TEST_CASE("dim: each proved condition holds for random values") {
       if (quotient && v != 0) REQUIRE(quotient->evaluate(p) * v == u);
     }
   }
-  // Enough of the 3,000 pairs must be proved.
+  // The proofs must succeed for enough of the 3,000 pairs.
   CHECK(equal > 20);
   CHECK(less > 200);
   CHECK(different > 200);
@@ -154,7 +154,7 @@ TEST_CASE("dim: sizes as models use them") {
   CHECK(floordiv(c, 4) * 4 == c);
   CHECK(c.is_multiple_of(4));
   CHECK(mod(c, 2) == Dim(0));
-  // The output size of a convolution (kernel 3, stride 2, padding 1) over an even size.
+  // The output size of a convolution (kernel 3, stride 2, padding 1) over an even size c.
   CHECK(floordiv(c + 2 - 3, 2) + 1 == floordiv(c, 2));
   CHECK(floordiv(floordiv(a, 2), 3) == floordiv(a, 6));
   CHECK(known_less_equal(b, 64));

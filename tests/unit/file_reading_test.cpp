@@ -37,7 +37,7 @@ fs::path write(const fs::path& path, std::string_view data) {
 
 fs::path full_file(const Scratch& folder) { return write(folder.path / "file", std::string(file_bytes, 'x')); }
 
-/// Waits until the next change of a file gets a later time: clocks of file systems tick in milliseconds.
+/// Waits so that the next change of a file gets a later modification time: file systems' clocks tick in milliseconds.
 void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 /// Returns the wait status of a child process that does `work`.

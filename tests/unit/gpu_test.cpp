@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the gpu target that work without a GPU: names of devices, code for chips that are not here, buckets of
-// sizes.
+// The parts of the gpu target that work without a GPU: names of devices, code for absent chips, buckets of sizes.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -95,7 +94,7 @@ module main {
   auto chosen = [&](int units) {
     return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps.at(0).reason;
   };
-  CHECK(chosen(0) == chosen(304));  // 0: the number of units of the chip's usual model
+  CHECK(chosen(0) == chosen(304));  // 0 stands for the chip's default number
   CHECK(chosen(4) != chosen(304));
 }
 

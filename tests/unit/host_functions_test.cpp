@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the host on operands from a hostile model or caller: they are refused quickly, and with little memory.
+// Functions of the host on operands from a hostile model or caller: bad operands are refused quickly,
+// with little memory.
 #include <doctest/doctest.h>
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the embedding program may provide: allocators, executors, memory for results, and callbacks that stop a run.
+// Parts that the embedding program may provide: allocators, executors, memory for results, callbacks that stop a run.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -157,11 +157,11 @@ TEST_CASE("a run stops when its caller cancels it") {
     std::atomic<int> asked = 0;
     context.run(request.inputs, {.stop = [&] { return ++asked, false; }});
     int questions = asked;
-    CHECK(questions > 4);  // asked more than once for each step
+    CHECK(questions > 4);  // asked several times in a run
     for (int at = 1; at <= questions; at += 3) {
       asked = 0;
       std::string code = code_of([&] { context.run(request.inputs, {.stop = [&] { return ++asked >= at; }}); });
-      CHECK((code == "E404" || at > 4));  // the number of calls differs from run to run
+      CHECK((code == "E404" || at > 4));  // runs differ in the number of calls, but make at least 4
     }
     CHECK(values_of(context.run(request.inputs)[0]) == expected);  // the context still works
   }

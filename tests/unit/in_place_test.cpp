@@ -246,7 +246,7 @@ module main {
     for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
     weft_memory memory = context.memory();
     INFO(memory.arena);
-    // The packed w is also in the arena, because w is an input here.
+    // The arena holds two values at a time, three if h0 is read again; and the packed w, because w is an input.
     CHECK(memory.arena >= 2 * bytes);
     CHECK((memory.arena < 3 * bytes) == (body == text));
   }

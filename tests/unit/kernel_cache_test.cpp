@@ -131,7 +131,7 @@ TEST_CASE("kernel cache: folder and files are closed to others") {
 TEST_CASE("kernel cache: a damaged entry is absent and can be made again") {
   Scratch scratch;
   KernelCache cache(scratch.path, 64 * mebi);
-  for (off_t at : {0, 9, 17, 33, 47, 48, 1047}) {  // a byte of the magic number, size, key, checksum and data
+  for (off_t at : {0, 9, 17, 33, 47, 48, 1047}) {  // in the magic number, size, key, checksum (twice), data (twice)
     cache.put(key_of(1), data_of(1, 1000));
     CHECK(holds(cache, 1, 1000));
     change_byte(file_of(cache, 1), at);

@@ -77,7 +77,7 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
     CHECK(as_text(*data) == as_text(entry.data));
   }
   CHECK_FALSE(pack.get({1, 1}));
-  // Frame 0 holds the entries 20 to 49. Two entries each have equal data, which is stored once.
+  // Frame 0 holds the entries 20 to 49. Entries in pairs have equal data, which is stored once.
   size_t data_bytes = 0;
   for (int i = 10; i < 25; ++i) data_bytes += cat("entry ", i).size();
   CHECK(read_at<PackFrame>(text_of(file), sizeof(PackHeader) + 50 * sizeof(PackPlace)).size == data_bytes);
@@ -213,7 +213,7 @@ TEST_CASE("chips: plain_chip keeps only features that lowering or a kernel heade
   CHECK(to_string(plain_chip({.arch = "x86-64-v3", .features = "+avx2,+gfni", .tune = "znver3"})) == "x86-64-v3");
   CHECK(plain_chip(chip_named("gfx942")) == chip_named("gfx942"));
 
-  // Checks that every feature that kernels test is part of a level or is kept by plain_chip.
+  // Checks that each feature that the sources test is part of a level or is kept by plain_chip.
   std::set<std::string> asked;
   const std::regex macro(R"(__((?:AVX|AMX|GFNI|F16C|FMA|SSE|BMI)\w*?)__)"),
       question(R"(has_feature\([^";]*"([a-z0-9.-]+)\")");

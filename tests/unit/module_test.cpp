@@ -132,7 +132,7 @@ TEST_CASE("module: shape arithmetic is folded into sizes") {
   CHECK(*known_contents(halved) == Dims{n});
   Value all = fold_sizes(main, reduce(main, ReduceFn::product, shape, {0}, false));
   CHECK(*known_contents(all) == Dims{n * 768});
-  // A comparison that is true for every size folds to a constant; others do not.
+  // 0 < n is true for every size and folds to a constant; 2 < n does not.
   Value zero = constant(main, make_i64_tensor(std::vector<int64_t>{0}));
   CHECK(known_contents(fold_sizes(main, apply(main, Fn::less, {zero, head}))).has_value());
   CHECK_FALSE(known_contents(fold_sizes(main, apply(main, Fn::less, {two, head}))).has_value());

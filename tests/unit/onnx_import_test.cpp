@@ -137,7 +137,7 @@ TEST_CASE("onnx import: faults of the graph") {
 TEST_CASE("onnx import: all problems at once") {
   Message graph = graph_of({"2", "3"});
   graph.message(1, node("Concat", {"x"}, {"a"}).message(5, integer("axis", 7)));
-  graph.message(1, node("Relu", {"a"}, {"b"}));  // fails because the first node does: not reported
+  graph.message(1, node("Relu", {"a"}, {"b"}));  // fails because of the first node, so it is not reported
   graph.message(1, node("Relu", {"x"}, {"y"}).message(5, integer("depth", 7)));
   auto error = error_in(graph);
   CHECK(error.code == "E143");
@@ -203,7 +203,7 @@ TEST_CASE("onnx import: branches and loops") {
   Message loop = node("Loop", {"trips", "", "x"}, {"y"}).message(5, loop_of(node("Neg", {"s"}, {"s2"})));
   auto text = text_of(one_node(loop, {"2"}).message(5, three));
   CHECK(has(text, "= loop %0 [loop] {counter=trip, trips=3, count=3, conditional=false, carried=1, types=[f32[2]]"));
-  // Three nested loops of 4000 trips each are imported as three bodies.
+  // Three nested loops of 4000 trips each are imported as three bodies, not unrolled.
   Message many = tensor("trips", 7, {}).packed(7, {4000});
   Message inner = node("Neg", {"s"}, {"s2"});
   for (int level = 0; level < 3; ++level)

@@ -26,7 +26,7 @@ onnx::Model read(const Message& m, const onnx::ReadOptions& options = {}) {
   return onnx::read_model(bytes_of(m.data), options);
 }
 
-/// Returns the error that reading gives, or "".
+/// Returns the message of the error that `read` throws; "" if it throws none.
 template <class Read>
 std::string error_of(Read&& read) {
   try {

@@ -42,7 +42,7 @@ bool is_declaration(std::string_view row) {
   return row.starts_with("symbol ") || row.starts_with("guard ") || row.starts_with("default ");
 }
 
-/// Returns the module with its frame. A case omits the frame, unless it has several modules.
+/// Adds "module main {" and "}" around the instructions, unless the case has them.
 std::string framed(std::string_view body) {
   if (body.find("module main {") != body.npos) return std::string(body);
   std::string head, rest;
@@ -71,7 +71,7 @@ std::string after(const Pass& pass, const std::string& name, std::string_view be
   return unframed(*program);
 }
 
-/// Parses "1/2", the second of two ranks; donations may follow, "past=present".
+/// Parses a rank and donations: "1/2" is the second of two ranks; "past=present" donates input `past`.
 Ranks ranks_of(std::span<const std::string_view> words) {
   Ranks ranks;
   if (words.empty()) return ranks;

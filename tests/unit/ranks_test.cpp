@@ -36,7 +36,7 @@ Tensor numbers(std::vector<int64_t> dims, int seed) {
   return make_tensor(DType::f32, std::move(dims), values);
 }
 
-/// Makes layers of two products with relu and, unless null, `op` between them. Each layer has a residual connection.
+/// Returns a program of residual layers: two products with relu and, unless null, `op` between them.
 std::unique_ptr<Program> network(const CustomOperator* op = nullptr) {
   auto program = std::make_unique<Program>();
   Module& m = program->main();
@@ -73,7 +73,7 @@ void check_failure(Context& context, const Outputs& want, const RunOptions& opti
 }
 
 /// Checks collectives on a single GPU: calls, types, counts and graph capture. With one rank, a sum equals its operand.
-/// `connected`: Weft's own kernel computes small sums, NCCL the others.
+/// `connected`: Weft's own kernel computes small sums, NCCL large sums.
 void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool connected) {
   CAPTURE(name(type));
   CAPTURE(connected);
@@ -100,8 +100,8 @@ void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool co
   }
 }
 
-/// Checks elementwise functions after an all-reduce of a small tensor; some of them are fused into its kernel. All
-/// values are exact in every type.
+/// Checks elementwise functions and a normalisation after an all-reduce of a small tensor; some are fused into its
+/// kernel. Elementwise results are exact in every type.
 void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
   CAPTURE(name(type));
   for (int64_t cols : {64, 66, 1}) {

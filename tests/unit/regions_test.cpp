@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the grouping of instructions into regions. The text of a plan shows regions only indirectly, by sizes.
+// The grouping of instructions into regions.
 #include "lower/regions.h"
 
 #include <doctest/doctest.h>

@@ -82,7 +82,7 @@ Plan plan_for(const Chip& chip, const char* program = text) {
   return plan;
 }
 
-/// Returns a saved program for this processor and these chips.
+/// Returns a saved program for this processor and for `targets`.
 std::vector<std::byte> saved_program(const char* program, const std::vector<std::string>& targets = {}) {
   Folder folder;
   save(*compile(parse_program(program, make_op), {.device = "cpu"}), folder.path / "p.weft", targets);
@@ -218,7 +218,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
 
 namespace {
 
-/// Changes bytes of the file, truncates it and extends it; each damaged file must be refused. Returns their number.
+/// Changes bytes of a file, truncates it and extends it; each such file must be refused. Returns their number.
 int damage_everywhere(const std::vector<std::byte>& good, int flips, int cuts) {
   REQUIRE(load_code(good) == "none");
   std::mt19937 random(3);
@@ -449,7 +449,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   save(*compiled, folder.path / "many.weft", targets);
   compiled->save(folder.path / "one.weft");
   SavedFile many(map_file(folder.path / "many.weft"));
-  // If the processor is exactly an x86-64 level (WEFT_CPU), it is one of the targets.
+  // The file also has code for this processor, which may be exactly one of the levels in `targets`.
   const bool is_level = host_chip() == chip_named("x86-64-v3") || host_chip() == chip_named("x86-64-v4");
   REQUIRE(many.chips().size() == (is_level ? 3 : 4));
   CHECK(many.chips().front() == host_chip());
@@ -466,7 +466,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   loaded->save(folder.path / "again.weft");
   CHECK(bytes_of(folder.path / "again.weft") == bytes_of(folder.path / "many.weft"));
 
-  // If the file lacks the host's own chip, code for a chip with fewer features is taken.
+  // Among the chips of a file that this machine can run code for, the one with the greatest reach is taken.
   Plan v3 = plan_for(chip_named("x86-64-v3")), v4 = plan_for(chip_named("x86-64-v4"));
   CHECK(reach(v4.chip) > reach(v3.chip));
   CHECK(reach(host_chip()) >= reach(v3.chip));
@@ -573,7 +573,7 @@ module main {
     CHECK(error.info().code == "E401");
     CHECK(error.info().what.starts_with("the packed weights need 2 MiB, the limit is 1 MiB"));
   }
-  // The memory of a run counts the packed weights: 2 MiB, a result of 4 KiB, and little else.
+  // A run counts against the limit the packed weights (2 MiB), the result (4 KiB) and little else.
   Tensor x = make_tensor(DType::f32, {1, 512}, std::vector<double>(512, 1.0));
   CHECK(code_of([&] { make((2 << 20) + 1024)->new_context()->run(std::vector{x}); }) == "E401");
   CHECK(make(3 << 20)->new_context()->run(std::vector{x}).size() == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Static inputs through the C interface: a program is compiled for their values. tests/python/test_static_inputs.py
-// has more tests of them.
+// Static inputs through the C interface: a program is compiled for their values. More tests are in
+// tests/python/test_static_inputs.py.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -18,7 +18,7 @@ TEST_CASE("thread pool: every task of every call runs once, whatever sizes follo
   int wrong = 0;
   const int calls = test::cases(300'000, 3'000'000);
   for (int call = 0; call < calls; ++call) {
-    const int tasks = 2 + call * 37 % (most - 2);  // longer calls after shorter ones detect threads that are late
+    const int tasks = 2 + call * 37 % (most - 2);  // long calls after short calls detect threads that are late
     for (auto& count : runs) count.store(0, std::memory_order_relaxed);
     pool.run(tasks, body, runs);
     for (int task = 0; task < most; ++task) wrong += runs[task].load(std::memory_order_relaxed) != (task < tasks);

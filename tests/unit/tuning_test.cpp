@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices by measurement: the rule, the database, and tuning a small program on this processor.
+// Tuning: the choice by measured times, the database, and a small program on this processor.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

@@ -72,7 +72,7 @@ def _names(given: Iterable[Any]) -> list[Any]:
     return list(given)
 
 
-#: Options of `compile` that the library takes in another form.
+#: Conversions for the options of `compile` that the library takes in another form.
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs,
     "operators": lambda operators: [op._native for op in operators], "folder": os.fspath, "dump": os.fspath,
@@ -114,7 +114,7 @@ def _library(value: Any) -> str:
 
 
 def _array(value: Any, dtype: Any = None) -> numpy.ndarray[Any, Any]:
-    """Calls numpy.asarray. Imports numpy at its first use, because the import takes longer than that of the rest of this package."""
+    """Calls numpy.asarray. Imports numpy here and not with this package, because importing numpy is slow."""
     import numpy
 
     return numpy.asarray(value, dtype=dtype)
@@ -132,7 +132,7 @@ def _numpy_type(dtype: str) -> Any:
 
 
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
-    """Converts `value` to an input. Numbers and lists get the port's type. Contiguous arrays are not copied, unless
+    """Converts `value` to an input. Numbers and lists get the port's type. Contiguous arrays of numbers are not copied, unless
     their byte order is foreign or their elements have less than 8 bits."""
     if port.dtype == "string":
         return _string_tensor(value)
@@ -159,7 +159,7 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
 
 
 def _constant(value: Any) -> _weft.Tensor:
-    """Converts a value to a constant of its own type; copies it from a GPU, because compiling reads it."""
+    """Converts a value to a constant of the value's own type; a torch tensor on a GPU is copied to the host."""
     if _library(value) == "torch":
         return _weft.tensor(value.detach().cpu().contiguous())
     array = _array(value)
@@ -179,7 +179,7 @@ def _inside(type_: str) -> tuple[str, str]:
 
 
 def _container(value: Any, port: Port) -> _weft.Tensor:
-    """Converts a list, a dict, or an optional value (which may be None) to an input; anything else becomes a tensor."""
+    """Converts `value` to the type of the port. A sequence takes a list or tuple, a map a dict, an optional a value or None."""
     kind, inside = _inside(port.type)
     if not kind:
         return _tensor(value, port)
@@ -226,8 +226,8 @@ def _result(value: Any) -> Any:
 
 
 def _checked_out(array: Any, port: Port) -> Any:
-    """Checks an array that an output is written to. It must be writable. It must be contiguous, because nanobind
-    would copy any other array. Types that numpy lacks are passed as their bits."""
+    """Checks an array that an output is written to, and returns it in the library's form: a type that numpy lacks as its bits.
+    The array must be writable, and contiguous because nanobind would copy any other array."""
     if array is None:
         return None
     flags = getattr(array, "flags", None)
@@ -317,8 +317,8 @@ class Model:
         out: an array that the output is written to, or a tuple with an array or None for each output; for None, Weft makes the array.
         stream: as for `run`.
 
-        The outputs are numpy arrays; if an input is a torch tensor, they are torch tensors. Raises UsageError for inputs that do not
-        fit, ResourceError when the deadline passes or memory is short.
+        For inputs in host memory, the outputs are numpy arrays, or torch tensors if an input is one; `run` says what holds on a GPU.
+        Raises UsageError for inputs that do not fit, ResourceError when the deadline passes or memory is short.
         """
         if len(args) > len(self.inputs):
             text = f"the model has {len(self.inputs)} inputs, {len(args)} are given"
@@ -343,12 +343,12 @@ class Model:
     ) -> dict[str, Any]:
         """Runs the model once, with inputs and outputs by name: run({"x": x}) returns {"y": y}.
 
-        deadline: limit in seconds. out: arrays for outputs, {"y": array}; an array may have more elements than the output.
-        stream: for a model on a GPU, the stream on which the work is queued: an address, or an object of torch or cupy. The default
-        is the current stream of the arrays' library.
+        deadline: limit in seconds. out: arrays for outputs, {"y": array}; an array in host memory may have more elements than the
+        output. stream: for a model on a GPU, the stream on which the work is queued: an address, or an object of torch or cupy. The
+        default is the current stream of torch or cupy.
 
-        A model on a GPU takes arrays in its memory (torch, cupy, anything with __dlpack__), and then returns such arrays.
-        Raises the same errors as a call."""
+        A model on a GPU also takes arrays in its memory, with __dlpack__. For arrays of torch or cupy, it then returns such arrays;
+        for other arrays, it needs `out`. Raises the same errors as a call."""
         out = out or {}
         unknown = [name for name in out if name not in {port.name for port in self.outputs}]
         if unknown:
@@ -359,19 +359,20 @@ class Model:
         return {port.name: value for port, value in zip(self.outputs, outputs, strict=True)}
 
     def report(self) -> dict[str, Any]:
-        """Returns a report: device, inputs, outputs, metadata, phases of compiling in seconds, counts of kernels, and steps."""
+        """Returns a report: device, inputs, outputs, metadata, figures of compiling (times in seconds), notes, and steps."""
         report: dict[str, Any] = json.loads(self._native.report())
         return report
 
     def steps(self) -> list[dict[str, str]]:
-        """Returns the steps of the program. Each has its kernel, the nodes it computes, its device, and the reason for the choice."""
+        """Returns the steps of the program, each with "kernel", "source" (the nodes it computes), "device", and "reason" (of the choice
+        of the kernel)."""
         steps: list[dict[str, str]] = self.report()["steps"]
         return steps
 
     def save(self, path: str | os.PathLike[str], targets: Iterable[str] = ()) -> None:
         """Writes the program to a file. `weft.load` reads it in milliseconds, without a compiler.
 
-        targets: further chips for which the file holds code, "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942". This machine needs none.
+        targets: further chips for which the file holds code: "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942".
         Raises UsageError if the file cannot be created, ResourceError if the disk is full, UnsupportedError for a program that cannot be
         saved (E406).
         """
@@ -474,8 +475,8 @@ def print_model(model: str | os.PathLike[str], stage: str = "", **options: Any) 
 def support(model: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
     """Returns which nodes of a model a device can run, without compiling the model. options: as for `compile`.
 
-    Returns {"supported", "total", "nodes": [{"node", "op", "supported", "why"}]}: two counts and all nodes. "why" is the reason why the
-    device does not run a node.
+    Returns {"supported", "total", "nodes": [{"node", "op", "supported", "why"}]}. The first two are counts of nodes. "why" is the reason
+    why the device does not run a node, "" for a supported node.
     """
     answer: dict[str, Any] = json.loads(_weft.support(os.fspath(model), _options(**options)))
     return answer
@@ -502,7 +503,7 @@ class Graph:
         return graph
 
     def symbol(self, name: str, min: int = 0, max: int = 2**63 - 1) -> None:
-        """Sets the bounds of a named size. Call it before the first type that uses the name."""
+        """Sets the bounds (inclusive) of a named size. Call this before the first type that uses the name."""
         self._native.symbol(name, min, max)
 
     def input(self, name: str, type: str) -> Value:
@@ -510,7 +511,7 @@ class Graph:
         return self._native.input(name, type)
 
     def constant(self, array: Any) -> Value:
-        """Adds a copy of an array (numpy, torch, numbers or strings) as a constant and returns its value."""
+        """Adds an array (numpy, torch, numbers or strings) as a constant and returns its value. Do not change the array afterwards."""
         return self._native.constant(_constant(array))
 
     def append(self, op: str, *inputs: Value) -> Value:
@@ -535,7 +536,7 @@ class Graph:
         return self._native.type(value)
 
     def compile(self, **options: Any) -> Model:
-        """Compiles the graph with the options of `weft.compile`. The graph cannot be used afterwards."""
+        """Compiles the graph with the options of `weft.compile`, except `operators`. The graph cannot be used afterwards."""
         return Model(self._native.compile(_options(**options, operators=self._operators)), self._operators)
 
     def __str__(self) -> str:

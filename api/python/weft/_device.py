@@ -40,8 +40,8 @@ def gpu_of(value: Any) -> int | None:
 
 
 def stream_of(stream: Any, values: Sequence[Any]) -> int:
-    """Returns the address of a stream. `stream` is an address, an object of torch or cupy, or None for the current stream of the
-    arrays' library."""
+    """Returns the address of a stream. `stream` is an address, an object of torch or cupy, or None. None stands for the current stream
+    of the first array of torch or cupy; without such an array, for the default stream (0)."""
     if stream is not None:
         protocol = getattr(stream, "__cuda_stream__", None)
         if protocol is not None:

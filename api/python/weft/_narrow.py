@@ -37,7 +37,7 @@ def numpy_type(dtype: str) -> numpy.dtype[Any]:
 
 
 def type_of(value: Any) -> str:
-    """Returns Weft's name of the array's type; "" for types that numpy has."""
+    """Returns Weft's name of the type of an array of ml_dtypes; "" for any other value."""
     name = getattr(getattr(value, "dtype", None), "name", "")
     return _BY_NAME.get(name, "") if type(value).__module__.partition(".")[0] in ("numpy", "ml_dtypes") else ""
 
@@ -49,7 +49,7 @@ def _shifts(bits: int) -> numpy.ndarray[Any, Any]:
 
 
 def bits_of(array: Any, dtype: str) -> numpy.ndarray[Any, Any]:
-    """Returns the array's memory as Weft reads it: bytes or 16-bit words; elements below 8 bits are packed from the low bits on."""
+    """Returns the array's memory as Weft reads it: bytes or 16-bit words. Elements below 8 bits are packed, the first in the low bits."""
     import numpy
 
     bits = TYPES[dtype][1]
@@ -68,7 +68,7 @@ def tensor(array: Any, dtype: str) -> _weft.Tensor:
 
 
 def array_of(dtype: str, sizes: list[int], packed: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """Returns an array of ml_dtypes over these bytes; packed elements are unpacked first."""
+    """Returns an array of ml_dtypes over the bytes `packed`; elements of less than 8 bits are unpacked first."""
     import numpy
 
     bits, wanted = TYPES[dtype][1], numpy_type(dtype)

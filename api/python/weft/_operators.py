@@ -66,7 +66,7 @@ def _size(text: str, known: dict[str, int]) -> int:
 
 
 class _Rule:
-    """A rule with one alternative. From the sizes of a run, it makes the arrays that a callback gets."""
+    """The rule of an operator with a callback: one alternative. Makes the arrays that the callback gets."""
 
     def __init__(self, rule: str) -> None:
         if ";" in rule or "->" not in rule:
@@ -83,7 +83,7 @@ class _Rule:
         self.names = names
 
     def arrays(self, addresses: list[int], sizes: list[int]) -> list[numpy.ndarray[Any, Any]]:
-        """Returns views of operands and results; a view with sizes "..." in the rule is flat."""
+        """Returns views of operands and results, for the sizes of a run. A view with sizes "..." in the rule is flat."""
         import numpy
 
         known = dict(zip(self.names, sizes, strict=True))
@@ -111,13 +111,13 @@ def _attributes(text: str) -> dict[str, Any]:
 def _guarded(
     call: Callable[..., None], rule: _Rule, failures: list[BaseException]
 ) -> Callable[[str, list[int], list[int]], int]:
-    """Makes the function that the C++ side calls. It must not refer to the operator: the operator refers to
-    it through native code, so the cycle would never be freed."""
+    """Makes the function that the C++ side calls. The function must not refer to its operator: the operator owns it through native
+    code, where Python's collector does not find cycles."""
 
     def run(attributes: str, addresses: list[int], sizes: list[int]) -> int:
         try:
             call(*rule.arrays(addresses, sizes), **_attributes(attributes))
-        except BaseException as failure:  # an exception must not pass through native code; the run raises it later
+        except BaseException as failure:  # must not pass native code; becomes the cause of the run's error
             failures.append(failure)
             return 1
         return 0
@@ -139,8 +139,8 @@ class Operator:
         def scale(x, y, alpha):
             y[:] = alpha * x
 
-    Operand arrays are read-only, and the function must not keep any array. It runs on any thread of a run, one call at a time.
-    Raises UsageError (E217) for a rule that cannot be read.
+    Operand arrays are read-only. The function must keep no array. Any thread of a run may call it, with the interpreter's lock.
+    Raises UsageError (E217) for a rule that `call` cannot have: with alternatives, or with operands of other types than numpy has.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from ._errors import Error, UsageError
 
 
 class _Items:
-    """An iterable that is read in several passes: asking for item 0 begins a new pass. A plain iterator is kept as a
+    """The callback for items of an iterable that is read several times: asking for item 0 begins a new pass. An iterator is read into a
     list."""
 
     def __init__(self, data: Iterable[Any], convert: Callable[[Any], list[_weft.Tensor | None]]) -> None:
@@ -48,7 +48,7 @@ class _Metric:
 
 
 def _feeds(item: Any, names: list[str]) -> list[Any]:
-    """Returns the values of one item in the order of the inputs. The item is a mapping by name, a sequence, or the only input."""
+    """Returns the values of one item in the order of the inputs. The item is a mapping by name, a list or tuple, or the first input."""
     if isinstance(item, Mapping):
         unknown = [name for name in item if name not in names]
         if unknown:
@@ -98,8 +98,8 @@ def quantize(
     symmetric: ranges are symmetric around 0. per_tensor: one scale for each weight tensor, not for each channel.
     reduce_range: weights have 7 bits, for engines whose products by u8 saturate on processors without VNNI.
     keep_bias: biases are not corrected.
-    smooth: strength of SmoothQuant, which moves outliers of inputs into weights: 0 (none) to below 1. Default: int8 smooths where that
-    costs nothing in a run.
+    smooth: strength of SmoothQuant, which moves outliers of inputs into weights: 0 (none) to below 1. Default: int8 and int8-dynamic with
+    data smooth where that costs nothing in a run.
     qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
     ranges: a calibration table that replaces data. keep: names of nodes that stay in floats (* and ? match).
     budget: limit of the loss, 0.005 for 0.5 %; layers stay in floats (with int4: in 8 bits) until it is met.

@@ -4,7 +4,7 @@
     serve.run(weft.ray.Deployment(["digits.onnx"], num_replicas=2))
     answers = weft.ray.map_batches(dataset, "digits.onnx", columns={"picture": "image"})
 
-Models are sent as saved programs: a replica compiles nothing and needs no file of this machine. `pip install 'ray[serve,data]'`.
+Models are sent as saved programs: a replica compiles nothing and needs no file of this machine. Needs `pip install 'ray[serve,data]'`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 import weft
 
-ERROR = "error"  #: the column with the reason why a row has no answer; "" if it has one
+ERROR = "error"  #: name of the column with the reason why a row has no answer; "" for rows with an answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Shipped:
-    """A compiled model as bytes. Any machine with the kind of chip that it was compiled for can load it."""
+    """A compiled model as bytes, for any machine with the kind of chip that the model was compiled for."""
 
     name: str
     program: bytes
@@ -32,7 +32,7 @@ class Shipped:
 
     @classmethod
     def of(cls, model: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, **options: Any) -> Shipped:
-        """Compiles a model for `device`; a chip's name ("nvidia:sm_90a") needs no GPU here. A saved program is used unchanged."""
+        """Compiles a model for `device`, which may name a chip that this machine lacks. Uses a saved program unchanged."""
         path = Path(model)
         if path.suffix == ".weft":
             return cls(path.stem, path.read_bytes(), threads, device)
@@ -56,7 +56,7 @@ class Shipped:
 # --- Ray Serve ------------------------------------------------------------------------------------------------------
 
 _repository: Any = None  # the repository of this replica; each replica is a process
-_folder: Any = None  # the folder with its models
+_folder: Any = None  # the temporary folder with the replica's models
 
 
 def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
@@ -74,12 +74,13 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
 
 
 class _Replica:
-    """One replica. It serves the v2 protocol over HTTP, and has the methods that a Ray handle of the deployment can call."""
+    """One replica: the methods that a Ray handle of the deployment can call, besides the v2 protocol over HTTP."""
 
     async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
-        """Answers one request by name: {"x": array} gives {"y": array}. Several requests may share a run, as over HTTP.
+        """Answers one request, with inputs and outputs by name: {"x": array} gives {"y": array}. Several requests may share a run.
 
-        model: name of the model; default: the first. deadline: limit in seconds. Raises UsageError for an unknown input."""
+        model: name of the model; default: the first. deadline: limit in seconds; 0: that of the options. Raises UsageError for an
+        unknown input."""
         served = weft.ray._repository.find(model or next(iter(weft.ray._repository.models)))
         unknown = sorted(set(inputs) - {port.name for port in served.inputs})
         if unknown:
@@ -100,7 +101,7 @@ def Deployment(
     """Makes an application for `serve.run`. Each replica serves the models by the KServe v2 protocol, with a queue for each model.
 
     models: files, or models made by `Shipped.of`. threads: CPU threads of a replica. num_cpus, num_gpus: what Ray reserves for a
-    replica. options: a weft.serve.Options; its models, model folder, address, TLS files and threads are ignored. serve_options:
+    replica. options: a weft.serve.Options; its models, model folder, host, ports, TLS files and threads are ignored. serve_options:
     options of `serve.deployment`, such as num_replicas, autoscaling_config or max_ongoing_requests.
     """
     from ray import serve
@@ -109,7 +110,7 @@ def Deployment(
 
     options = options or Options()
     shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
-    # With the host "0.0.0.0", `Guard` accepts every host name. Only Ray's proxy listens on the network.
+    # With the host "0.0.0.0", `Guard` in web.py accepts every host name. Weft itself does not listen; Ray's proxy does.
     options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
     serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
     actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})
@@ -145,7 +146,7 @@ class _Predictor:
         return columns
 
     def _fill(self, batch: dict[str, Any], first: int, end: int, answers: list[Any], errors: list[str]) -> None:
-        """Fills the answers of rows [first, end): in one run, or in two halves if that fails."""
+        """Fills the answers of rows [first, end) by one run. If the run fails, fills each half of the rows separately."""
         try:
             outputs = self._run({name: column[first:end] for name, column in batch.items()}, end - first)
             for i in range(first, end):
@@ -169,7 +170,7 @@ class _Predictor:
 
 
 def _stacked(column: Any) -> Any:
-    """Joins the arrays of a column to one array. Ray passes rows of several sizes as objects."""
+    """Joins the arrays of a column to one array; Ray may pass a column of arrays as an array of objects."""
     import numpy as np
 
     is_of_arrays = isinstance(column, np.ndarray) and column.dtype.kind == "O" and len(column) > 0 and hasattr(column[0], "shape")
@@ -183,15 +184,15 @@ def map_batches(
 ) -> Any:
     """Runs a model over a dataset. Returns the dataset with a column for each output of the model, and a column "error".
 
-    columns: the input for each column, {"picture": "image"}; by default columns have the names of the inputs.
+    columns: the input for each column, {"picture": "image"}; by default columns have the names of the inputs without a default.
     prepare: a function that converts pictures or texts to arrays. It gets a batch (columns by name) and returns one with the columns of
     `columns`.
-    batch_size: rows of a run. concurrency: the number of processes; each has `threads` and reserves `num_gpus` or, without GPUs,
-    `num_cpus`.
+    batch_size: most rows of a run. concurrency: the number of processes, or its limits (least, most). threads: CPU threads of a process.
+    num_gpus, num_cpus: what Ray reserves for a process; with num_gpus, num_cpus is ignored. device: as for `weft.compile`.
     options: options of `Dataset.map_batches`.
 
-    If `prepare` or the model refuses a row, its "error" has the reason and its outputs are zeros; the other rows get their answers.
-    `answers.filter(lambda row: row["error"])` selects the refused rows.
+    If `prepare` or the model refuses a row, its "error" has the reason, and its outputs have no meaning; the other rows get their
+    answers. `answers.filter(lambda row: row["error"])` selects the refused rows.
     """
     shipped = model if isinstance(model, Shipped) else Shipped.of(model, device=device, threads=threads)
     columns = columns or {port.name: port.name for port in shipped.load().inputs if not port.has_default}

@@ -44,7 +44,7 @@ class Placement(NamedTuple):
         return f"{self.on_weft}/{self.total} nodes on weft" + (f"; {self.why}" if self.why else "")
 
 
-#: Placements of the graphs that torch.compile gave to this process.
+#: Placements of the graphs that torch.compile has given to `backend` in this process.
 placements: list[Placement] = []
 
 _TYPES = {
@@ -136,9 +136,9 @@ def _spell_scalars(module: fx.GraphModule) -> None:
 def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
     """Compiles a graph for torch.compile(backend="weft") and returns the function that runs it.
 
-    options: as for weft.compile, {"device": "amd:0", "precision": "bf16", "threads": 4}. The default device is that of the tensors.
-    "freeze": False reads parameters at each call instead of packing them once. "fullgraph": True refuses models of which a part
-    would run in eager. Raises UsageError for an unknown option."""
+    options: {"device": "amd:0", "precision": "bf16", "threads": 4}, as for weft.compile. The default device is that of the tensors.
+    "freeze": False reads parameters at each call instead of packing them once. With "fullgraph": True, a graph raises an error if a
+    part of it would run in eager. Raises UsageError for an unknown option."""
     from torch._dynamo.backends.common import aot_autograd
 
     given = dict(options or {})
@@ -162,7 +162,7 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
 
 @functools.cache
 def _resizes() -> list[Any]:
-    """Returns the resize operators. torch traces these as gathers and arithmetic, because it has Python kernels for
+    """Returns the resize operators that torch would trace as gathers and arithmetic, because it has Python kernels for
     them."""
     packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if "upsample_" in name and not name.endswith("backward")]
     return [op for packet in packets for name in packet.overloads() if (op := getattr(packet, name)).py_kernels]
@@ -341,8 +341,8 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """Returns the order of a result's axes in memory, and the inverse permutation; None if the result is row-major.
-    Later operators in eager may take views that are valid for this order only."""
+    """Returns the order of a result's axes in memory, and the inverse permutation; None if the result is row-major or its
+    strides are no such order. Later operators in eager may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -470,7 +470,7 @@ class _Spelt(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-#: Operators without torch's tag "pointwise" that also give the same for a whole tensor as for its elements one by one.
+#: Operators that compute each element of a tensor by itself, although they lack torch's tag "pointwise".
 _BROADCAST = {
     f"aten.{name}" for name in (
         "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
@@ -499,7 +499,7 @@ def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: 
     """Computes flex attention: scores, the model's functions on scores, softmax. torch's own formula applies the functions by vmap, which
     turns sizes into constants. Functions that broadcast are applied to whole tensors instead, so that sizes stay open.
 
-    Returns the attention. For each row also returns the logarithm of the sum of exponentials, and the greatest score, divided by log(2)."""
+    Returns the attention and, for each row, the logarithm of the sum of exponentials and the greatest score, both divided by log(2)."""
     from torch._higher_order_ops.flex_attention import math_attention
 
     mask_mod = block_mask[-1]
@@ -603,7 +603,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 class _Graph:
-    """One graph of torch.compile. It runs on weft as a whole; else its largest supported parts do, and the rest runs in eager."""
+    """One graph of torch.compile. It runs on weft as a whole, or in parts with the refused nodes in eager, or wholly in eager."""
 
     def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> None:
         self.gm, self.inputs = gm, inputs
@@ -637,7 +637,7 @@ class _Graph:
                 if _writes(finer.graph):  # a decomposition may write to temporary tensors, but a write in one part is not seen in another
                     inner = fx.Interpreter(finer)
                     finer = _traced(torch.func.functionalize(lambda *given: inner.run(*given)), inputs)
-        except Exception as error:  # torch cannot decompose it for these sizes
+        except Exception as error:  # torch cannot trace the graph for these sizes
             log.info("not decomposed: %s: %s", type(error).__name__, error)
             return False
         self.gm = finer
@@ -666,7 +666,7 @@ class _Graph:
         return self.gm.forward
 
     def lift(self) -> None:
-        """Replaces tensors that are attributes of the graph by new inputs, the first ones."""
+        """Replaces tensors that are attributes of the graph by new inputs, which come before the other inputs."""
         graph, held = self.gm.graph, []
         first = next(iter(graph.nodes))
         for node in list(graph.find_nodes(op="get_attr")):
@@ -723,7 +723,7 @@ class _Graph:
             weft.compile(text.encode(), **self.options)  # raises an error that names the line of the model
         for node in self.gm.graph.nodes:
             if node.name in refused and node.target is torch.ops.aten.as_strided.default:
-                return self.in_eager(refused[node.name])  # its result is a view, and weft never returns a view of an input
+                return self.in_eager(refused[node.name])  # its result must be a view of its operand; weft returns new tensors
         return self.parts(refused)
 
     def refused(self, text: str) -> dict[str, str]:
@@ -769,7 +769,7 @@ class _Graph:
 
 
 class _Single(torch.nn.Module):
-    """A part with one result, which it returns by itself, not in a tuple."""
+    """A part with one result. It returns the result itself, not a tuple."""
 
     def __init__(self, part: _Part) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ __version__ = "2.16.0"
 
 _TYPES = ("tuple", "fp4x2", "bool", "half", "float", "double", "uint8", "int8", "uint16", "int16", "int32", "int64",
           "uint32", "uint64", "fp8e4m3fnuz", "fp8e4m3fn", "fp8e5m2", "bf16", "fp8e5m2fnuz")
-# Type codes of numpy and the buffer protocol. Arrays of other types are shown as bytes.
+# Type codes of numpy and the buffer protocol. Numpy gets arguments of other types as bytes.
 _LETTERS = {"bool": "?", "half": "e", "float": "f", "double": "d", "uint8": "B", "int8": "b", "uint16": "H",
             "int16": "h", "int32": "i", "int64": "q", "uint32": "I", "uint64": "Q"}
 _NAMES = {**{letter: name for name, letter in _LETTERS.items()}, "l": "int64", "L": "uint64"}
@@ -238,8 +238,8 @@ def argument_from_pointer(s, address):
     return argument(_address=made("argument_create", s, ctypes.c_void_p(address)))
 
 
-# Makes an argument in memory that HIP allocates: GPU memory, or host memory with Weft's HIP facade. Uses plain memory
-# without HIP, for an empty argument, and if `host` is set.
+# Makes an argument in memory that HIP allocates: GPU memory, or host memory with Weft's HIP facade. If `host` is set,
+# HIP is missing or the argument is empty, uses plain memory.
 def allocate_gpu(s, host=False):
     if host or hip is None or s.bytes() == 0:
         return argument(s)
@@ -426,7 +426,7 @@ def _parameters(parameters):
     arguments = {name: value if isinstance(value, argument) else argument(value) for name, value in parameters.items()}
     for name, value in arguments.items():
         call("program_parameters_add", result, name, value)
-    result.arguments = arguments  # keeps their memory alive, which is not copied
+    result.arguments = arguments  # their memory is not copied, so it must stay alive
     return result
 
 

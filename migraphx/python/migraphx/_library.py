@@ -51,8 +51,8 @@ def argument_of(value):
 
 
 def _call(function, arguments):
-    """Calls a function and raises if it fails. Its error is not printed; errors of other callers in the process, such as
-    onnxruntime's provider, still are."""
+    """Calls a function and raises if it fails. The library does not print this error; it prints errors of other callers in
+    the process, such as onnxruntime's provider."""
     _library.weft_migraphx_print_errors(False)
     status = getattr(_library, function)(*map(argument_of, arguments))
     _library.weft_migraphx_print_errors(True)

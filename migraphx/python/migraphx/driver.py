@@ -13,7 +13,7 @@ import time
 import migraphx
 
 TARGETS = ("gpu", "cpu", "ref")
-# Options of AMD's compiler that have no effect in Weft.
+# Options of AMD's command that have no effect here.
 MEANINGLESS = ("--disable-fast-math", "--optimize", "-O", "--debug-symbols", "--brief")
 
 

@@ -24,8 +24,7 @@ class Asked {
  public:
   explicit Asked(size_t count) : asked_(count) {}
 
-  /// Returns the argument of `list` with this name (`name_of` gives an argument's name) and marks it as read; null if
-  /// there is none.
+  /// Returns the argument of `list` with the name `name` and marks this argument as read; null if there is none.
   template <class List, class NameOf>
   const typename List::value_type* find(const List& list, NameOf name_of, std::string_view name) const {
     for (size_t i = 0; i < list.size(); ++i) {

@@ -7,8 +7,8 @@ namespace weft::frontend {
 
 /// Returns floor(x / y). Integers are divided without a conversion to floats.
 Expr floor_divided(Expr x, Expr y);
-/// Returns floor(x / y) of floats, computed from the remainder as in Python and torch: x = y * result + remainder. A
-/// plain floor(x / y) is one too large if the division rounds up to an integer.
+/// Returns floor(x / y). The quotient of floats is computed from the remainder, as in Python and torch: x = y * result
+/// + remainder. A plain floor(x / y) is one too large if the division rounds up to an integer.
 Expr floor_divided_by_remainder(Expr x, Expr y);
 
 /// Returns x^exponent for an exponent >= 0, by repeated squaring.

@@ -21,8 +21,8 @@ static bool is_small_constant(Value value) {
   return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
 }
 
-/// Returns the result of an instruction that can be computed now: its operands are constants, these and its result are
-/// small, and none is complex or a quantised weight. Models compute axes and scales from constants.
+/// Returns the result of an instruction with small constant operands and a small result; models compute axes and scales
+/// from constants. Returns nothing for any other instruction, for complex numbers and for quantised weights.
 static std::optional<Tensor> computed(const Instruction& i) {
   bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
   if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};

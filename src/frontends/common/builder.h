@@ -15,10 +15,10 @@ namespace weft::frontend {
 using Values = std::vector<Value>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The body of an If or a Loop while it is built. It reads values of outer modules through `capture`.
+/// The module to which a Builder appends. The body of an If or a Loop reads values of outer modules through `capture`.
 struct Body {
   Module* module;
-  Body* outer = nullptr;  ///< the enclosing body
+  Body* outer = nullptr;  ///< the enclosing body; null: none
   Dim trip = 0;           ///< trip number, combined over all enclosing loops; random numbers depend on it
   Values captured = {};   ///< values of the outer module that became parameters
 
@@ -42,27 +42,27 @@ class Builder {
 
   /// Returns the operator's name for messages: "Conv", "aten.linear.default".
   virtual std::string name() const = 0;
-  /// Throws an error for this operator; the message is its name followed by `what`.
+  /// Throws an error for this operator; the message is the operator's name followed by `what`.
   [[noreturn]] virtual void fail(std::string_view code, std::string what, std::string hint = {}) const = 0;
   /// Throws E122: valid in the framework, but not supported by Weft.
   [[noreturn]] virtual void unsupported(std::string what) const = 0;
 
-  /// Appends an instruction. Arithmetic on sizes and small constants is computed at once, so that sizes stay symbolic.
-  /// E144 for a negative size.
+  /// Appends an instruction and returns its result. Arithmetic on sizes or on small constants is computed here instead,
+  /// so that sizes stay symbolic. E144 for a negative size.
   Value emit(Op op, Values inputs) const;
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< returns all results
 
-  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else the element if it is a
-  /// known expression, else a run-time symbol in [0, `most[k]`] (without an upper bound if `most` is empty).
+  /// Returns a size for each element k of the i64 vector `computed`: known[k] if given. The other sizes are expressions
+  /// if all of these are known, else run-time symbols in [0, most[k]] (empty: without an upper bound).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
   /// Returns `axes` counted from the front, in ascending order; E143 if one is repeated or outside [-rank, rank).
   std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;
-  /// Requires two sizes to be equal. The check is made now, or in each run if a size is unknown until then.
+  /// Requires two sizes to be equal: checks constants now, and adds a guard for symbolic sizes.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
-  /// Requires a tensor to have these sizes (E151 for another rank).
+  /// Requires a tensor to have these sizes (E151 for a different rank).
   void require_dims(Value x, const Dims& dims, std::string_view what) const;
 
  private:

@@ -19,14 +19,13 @@ Expr magnitude(const Complex& z);
 // ---- Fourier transforms ----
 
 enum class Way : uint8_t { forward, inverse };
-/// Returns the unscaled Fourier transform of n pairs along an axis. `onesided`, for real signals: the forward transform
-/// returns only the first n / 2 + 1 bins; the inverse takes only these and returns real parts only, [.., 1].
+/// Returns the unscaled Fourier transform of `n` elements along an axis. `onesided`, for real signals: the forward
+/// transform returns only the first n / 2 + 1 bins; the inverse takes only these bins and returns real parts, [.., 1].
 Expr transformed(Expr pairs, int64_t axis, const Dim& n, Way way, bool onesided = false);
-/// Multiplies the transform of `count` elements by a factor: 1 (mode 0), 1 / sqrt(count) (1) or 1 / count (2).
+/// Multiplies the transform of `count` elements by 1 (mode 0), 1 / sqrt(count) (mode 1) or 1 / count (mode 2).
 Expr normalized(Expr pairs, const Dim& count, int64_t mode);
 
-/// The pieces into which a signal is cut: `size` elements each, one piece every `step` elements, multiplied by the
-/// window.
+/// A division of a signal into pieces of `size` elements, one piece every `step` elements, multiplied by the window.
 struct Pieces {
   int64_t size, step;
   Expr window;  ///< [size]

@@ -49,8 +49,8 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-/// Returns the common type of one result of two branches. Tensor sizes that differ, or that depend on symbols bound in
-/// a branch (`inside`), become new symbols, which are added to `sets`.
+/// Returns the type of a result that has type `a` in one branch and `b` in the other. Tensor sizes that differ, or that
+/// depend on symbols bound in a branch (`inside`), become new symbols, which are added to `sets`.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
@@ -116,7 +116,7 @@ class LoopBuilder {
     }
   }
 
-  /// Replaces each carried size that the body changes by a new symbol; returns true if there was any.
+  /// Replaces carried sizes that the body changes by new symbols, in containers by `_`. Returns true if there were any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -138,7 +138,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces the item sizes of a container that differ after a trip by `_` (any size); returns true if any do.
+  /// Replaces the item sizes of a container that differ after a trip by `_` (any size). Returns true if any differ.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

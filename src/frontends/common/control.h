@@ -11,7 +11,6 @@ namespace weft::frontend {
 
 /// Returns `outer`, a value of an enclosing module, as a value of the body that `b` builds (Body::capture).
 inline Expr inside(const Builder& b, Value outer) { return {&b, b.body().capture(outer)}; }
-/// Returns the condition's value if it is known at compile time.
 std::optional<bool> known_condition(Value condition);
 
 // --- If --------------------------------------------------------------------------------------------------------------
@@ -28,28 +27,28 @@ Values choose(const Builder& b, Value condition, const Branch& yes, const Branch
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
 
-/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for these.
+/// A loop. If a trip changes sizes of carried values, `body` is called again with symbols for these sizes.
 struct LoopForm {
   Dim trips = INT64_MAX;
   Value condition = {};          ///< the condition for the first trip; null: none
   bool gives_condition = false;  ///< the body's first result is the condition for another trip
-  Values carried = {};           ///< initial values of what the trips carry on
+  Values carried = {};           ///< values that the first trip gets
   Types types = {};              ///< types of the carried values in the body; empty: those of the initial values
   size_t rows = 0;               ///< number of results to which each trip adds a row
   /// Builds the body. Returns the condition (if `gives_condition`), the carried values and `rows` rows.
   std::function<Values(const Builder& body, const Dim& trip, const Values& carried)> body = {};
 };
-/// Returns the carried values after the last trip, then the rows of all trips, stacked along a new first axis. E158 for
-/// a body with results that do not fit the loop.
+/// Builds a loop. Returns the carried values after the last trip, then the rows of all trips, stacked along a new first
+/// axis. E158 for a body with results that do not fit the loop.
 Values build_loop(const Builder& b, LoopForm form);
 
+using TripBody = std::function<Values(const Builder& body, const Dim& trip, const Values& carried)>;
 /// Builds a loop with a number of trips that is known before it begins:
 ///
 ///     Values y = loop_over(b, steps, {state}, 1, [&](const Builder& body, const Dim& trip, const Values& carried) {
 ///       Expr next = tanh(Expr{&body, carried[0]} + inside(body, bias));
 ///       return Values{next, next};   // carried, rows
 ///     });
-using TripBody = std::function<Values(const Builder& body, const Dim& trip, const Values& carried)>;
 Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 /// Builds a loop like loop_over, which ends early when the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
@@ -66,7 +65,7 @@ class InTrip {
   Dim before_;
 };
 
-/// Returns row `trip` of x along `axis`, and removes that axis.
+/// Returns the slice of x at index `trip` of `axis`, without that axis.
 Expr row_at(Expr x, int64_t axis, const Dim& trip);
 
 }  // namespace weft::frontend

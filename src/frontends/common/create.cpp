@@ -12,7 +12,6 @@ namespace weft::frontend {
 
 constexpr int64_t max_steps = int64_t{1} << 40;
 
-/// Returns the number of elements of a range with constant start, limit and delta.
 static int64_t count_steps(const Builder& c, double start, double limit, double delta) {
   if (delta == 0) c.fail("E156", "has a step of 0");
   double count = std::max(std::ceil((limit - start) / delta), 0.0);

@@ -6,7 +6,7 @@
 namespace weft::frontend {
 
 /// Returns start, start + delta ... up to but without `limit`. The three scalars have one type and are constants,
-/// symbolic sizes or run-time values. E156 for a step that is known to be 0.
+/// symbolic sizes or run-time values. E156 if `delta` is known to be 0.
 Expr range(Expr start, Expr limit, Expr delta);
 
 /// Returns a bool matrix: true on and above (`upper`) or on and below diagonal `offset` (negative: below the main one).

@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// A value with a label for each axis: a letter, or 128 + i for the i-th axis of "...", counted from the last one.
+/// A value with a label for each axis: a letter, or 128 + i for the i-th axis of "...", counted from the last axis.
 struct Labelled {
   Expr value;
   std::string labels;
@@ -38,7 +38,7 @@ void check_term(const Builder& at, const std::string& term) {
   if (!std::ranges::all_of(rest, is_letter)) at.fail("E145", cat("term '", printable(term), "' is not of letters"));
 }
 
-/// Returns the implicit output: the ellipsis, then the labels that occur once, in alphabetical order.
+/// Returns the implicit output: the labels of the ellipsis, then the letters that occur once, in alphabetical order.
 std::string implied_output(const std::vector<std::string>& inputs) {
   std::map<char, int> counts;
   for (const auto& term : inputs) {

@@ -5,7 +5,7 @@
 #include "ops/elementwise.h"
 
 /// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Each function
-/// appends its instructions. Operands are broadcast, and a number takes the type of the other operand.
+/// appends instructions to a program. Operands are broadcast, and a number takes the type of the other operand.
 namespace weft::frontend {
 
 struct Expr {
@@ -104,9 +104,7 @@ Expr along(Expr x, int64_t axis, int64_t rank);
 Expr iota(const Builder& at, const Dim& size, DType type = DType::i64);
 /// Returns the sizes as a vector of i64.
 Expr sizes(const Builder& at, Dims dims);
-/// Returns one size as a scalar.
 Expr scalar(const Builder& at, const Dim& size, DType type = DType::i64);
-/// Returns a tensor filled with `value`.
 Expr full(const Builder& at, DType type, const Dims& dims, double value);
 
 }  // namespace weft::frontend

@@ -11,19 +11,17 @@
 namespace weft::frontend {
 
 /// Opens the files that hold a model's external weights. A model is not trusted, so a location must resolve to a
-/// regular file without a second hard link. The file must be in the model's folder or in the folder of the model's real
-/// path (Hugging Face's cache has links to one folder). The check is made on the opened file, so that no other file can
-/// replace it between check and use. Each file is mapped once.
+/// regular file in an accepted folder, without a second hard link. The check is made on the opened file, so that no
+/// other file can replace it between check and use. Each file is mapped once.
 class ExternalFiles {
  public:
   /// Without a folder, every location is refused.
   ExternalFiles() = default;
-  /// Accepts files beside the model file `model`.
+  /// Accepts files beside `model` and beside the real path of `model`: Hugging Face's cache has symbolic links.
   static ExternalFiles beside(const std::filesystem::path& model);
-  /// Accepts files in `folder` only.
   static ExternalFiles within(const std::filesystem::path& folder);
 
-  /// Returns the bytes of the file at `location`. Errors E160 (refused) and E161 (missing) name `tensor`.
+  /// Returns the bytes of the file at `location`. Errors E160 (refused) and E161 (missing or unreadable) name `tensor`.
   Bytes open(std::string_view location, std::string_view tensor);
 
  private:

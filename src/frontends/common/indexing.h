@@ -3,8 +3,7 @@
 #include "frontends/common/expr.h"
 #include "ops/indexed.h"
 
-/// Reads and writes at indices that are values of the program (i32 or i64). A negative index counts from the end; an
-/// index out of range is an error at run time (E301).
+/// Gathers and scatters. A negative index counts from the end; an index out of range is a run-time error (E301).
 namespace weft::frontend {
 
 /// Gathers slices along an axis: x[before..., n, after...] and index[places...] -> [before..., places..., after...].
@@ -15,14 +14,13 @@ inline Expr gather(Expr x, Expr index, int64_t axis = 0) {
 inline Expr gather_elements(Expr x, Expr index, int64_t axis) {
   return {x.at, x.at->emit(GatherElements{.axis = axis}, {x, index})};
 }
-/// Gathers slices of x[batches..., n..., after...]. The last axis of index[batches..., places..., axes] holds one
-/// coordinate for each axis n; these axes follow the first `batch` axes. Returns [batches..., places..., after...].
+/// Gathers slices of x[batches..., n..., after...] to [batches..., places..., after...]. The last axis of
+/// index[batches..., places..., axes] holds coordinates along the axes n..., which follow the first `batch` axes.
 inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
   return {x.at, x.at->emit(GatherNd{.batch = batch}, {x, index})};
 }
 
-/// Returns x with `updates` written, or combined by `fn`, at `index` along an axis. Index and updates have the same
-/// sizes.
+/// Returns x with `updates` written, or combined by `fn`, at `index` along an axis. `updates` has the index's sizes.
 inline Expr scatter_elements(Expr x, Expr index, Expr updates, int64_t axis, ScatterFn fn = ScatterFn::replace) {
   return {x.at, x.at->emit(ScatterElements{.axis = axis, .fn = fn}, {x, index, updates})};
 }

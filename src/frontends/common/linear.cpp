@@ -78,7 +78,7 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Computes one column of the factor in each trip of a loop, and subtracts its outer product from the matrix.
+/// In each trip, computes a column of the factor and subtracts this column's outer product with itself from the matrix.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];

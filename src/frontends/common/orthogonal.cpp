@@ -61,7 +61,7 @@ Expr partners(const Builder& b, int64_t n, const Dim& round) {
 
 /// Rotations that make columns i and partner[i] orthogonal. `rotation` computes them from own[batch, 1, n], the squared
 /// lengths of the columns, and both[batch, 1, n], the dot products of each column with its partner. For a symmetric
-/// matrix a these are the elements a[i, i] and a[partner[i], i].
+/// matrix a, `own` and `both` are a[i, i] and a[partner[i], i].
 struct Rotation {
   Expr partner, cos, sin;
 
@@ -80,13 +80,13 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t max_sweeps = 20;
 
-/// The carried values after a round, and how far each pair was from orthogonal before it: 0 to 1, [batch, 1, n].
+/// The carried values after a round, and the deviation of each pair from orthogonal before it: 0 to 1, [batch, 1, n].
 struct Round {
   Values next;
   Expr apart;
 };
-/// Repeats sweeps, each of all rounds: at most max_sweeps, and until all pairs of a sweep were within 1e-9 (f64) or
-/// 1e-5 of orthogonal before their rotation. That sweep's result is accurate enough, because convergence is quadratic.
+/// Runs at most max_sweeps sweeps; a sweep calls `round` for each round of the schedule. Stops after a sweep in which
+/// each pair deviated by at most 1e-9 (f64) or 1e-5 (other types) before its rotation: convergence is quadratic.
 Values sweeps(const Builder& b, int64_t n, Values carried,
               const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
   if (n < 2) return carried;
@@ -155,7 +155,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// Computes u from the rotated columns, u times s, by a QR factorisation; this also works where s is 0.
+/// Computes u by a QR factorisation of the rotated columns (u diag(values)), which also works where a value is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);

@@ -15,8 +15,8 @@ Qr qr(Expr x);
 /// below the diagonal are the vectors of the reflections, `tau`[.., k] the factors.
 Expr householder_product(Expr x, Expr tau);
 
-/// The decomposition x = u s v^T of x[.., m, n]: u[.., m, k], values[.., k] in descending order and v[.., n, k] with
-/// k = min(m, n); with `full`, u[.., m, m] and v[.., n, n]. The signs of columns are arbitrary.
+/// The decomposition x = u diag(values) v^T of x[.., m, n]: u[.., m, k], values[.., k] in descending order and v[.., n,
+/// k] with k = min(m, n); with `full`, u[.., m, m] and v[.., n, n]. The signs of columns are arbitrary.
 struct Svd {
   Expr u, values, v;
 };

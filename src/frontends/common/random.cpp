@@ -19,7 +19,7 @@ struct Words {
   Expr a, b, c, d;
 };
 
-/// Computes one Philox round. Each of its keys is the previous round's plus a constant, modulo 2^32.
+/// Computes one Philox round.
 Words round(const Words& x, Expr key_low, Expr key_high) {
   Expr p = x.a * 0xd2511f53, q = x.c * 0xcd9e8d57;
   return {right(q, 32) ^ x.b ^ key_low, low(q), right(p, 32) ^ x.d ^ key_high, low(p)};
@@ -39,7 +39,7 @@ Words random_words(const RandomSource& from, const Dim& count) {
   return words;
 }
 
-/// Returns random integers below 2^`bits` as `type`: from the word `high`, or for 53 bits from both words.
+/// Returns random integers below 2^`bits` as `type`: from `high`, or for 53 bits from `high` and `lower`.
 Expr top_bits(Expr high, Expr lower, int bits, DType type) {
   if (bits <= 32) return convert(right(high, 32 - bits), type);
   return convert(right(high, 5) * 0x4000000 + right(lower, 6), type);

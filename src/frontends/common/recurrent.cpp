@@ -12,13 +12,12 @@ struct Step {
   const RecurrentWeights& weights;
   const std::vector<Activation>& act;
   const Builder& body;
-  Expr projected;  ///< x W + both biases (in a gru only the input's), [batch, gates * hidden]
-  Dim size;        ///< of the state
+  Expr projected;  ///< x W plus both biases (gru: the input bias only), [batch, gates * hidden]
+  Dim size;        ///< size of the state
 
   Expr weight() const { return inside(body, weights.recurrent); }
   Expr clipped(Expr v) const { return within(v, form.clip); }
   static Expr within(Expr v, double bound) { return bound > 0 ? min(max(v, -bound), bound) : v; }
-  /// Returns the columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, size * Dim(g), size); }
   /// Adds the recurrent bias, from its column `first` on, to v.
   Expr with_bias(Expr v, const Dim& first) const {
@@ -69,7 +68,7 @@ Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value 
                     const RecurrentForm& form) {
   const Builder& b = *x.at;
   const Dim steps = x.dims()[0], size = cell ? cell.dims()[1] : hidden.dims()[1];
-  bool is_gru = form.kind == CellKind::gru;  // gru_cell adds the recurrent bias, which a gate may multiply
+  bool is_gru = form.kind == CellKind::gru;  // gru_cell adds the recurrent bias, because a gate may multiply it
   auto act = activations_of(form);
   Expr projected = matmul(form.rounded ? form.rounded(x) : x, weights.input);
   if (weights.input_bias) projected = projected + Expr{&b, weights.input_bias};

@@ -10,9 +10,9 @@ namespace weft::frontend {
 
 using Activation = std::function<Expr(Expr)>;
 
-/// The kinds of cells. A cell computes the next state h' from the input x and the state h. x W and h R have columns for
-/// each gate (Wh, Rh: those of gate h), and so have the biases that are added to them. a0, a1 and a2 are the
-/// activations; * is elementwise.
+/// The kinds of cells. A cell computes the next state h' from the input x and the state h. The weights W and R have
+/// columns for each gate (Wh and Rh are the columns of gate h). a0, a1 and a2 are the activations; * is elementwise.
+/// Biases are left out.
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
@@ -29,7 +29,7 @@ struct RecurrentForm {
   bool linear_before_reset = false;
   bool input_forget = false;     ///< lstm: f = 1 - i
   bool is_reverse = false;       ///< runs from the last step to the first; results keep the order of the steps
-  Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
+  Activation rounded = nullptr;  ///< lstm: applied to x and h before their products with the weights
 };
 
 /// The weights of one direction. Columns of gates are concatenated in the order above; a null bias is 0. `hidden` is
@@ -43,10 +43,10 @@ struct RecurrentWeights {
 
 struct Recurrent {
   Expr states;        ///< [steps, batch, out]
-  Expr hidden, cell;  ///< after the last step: [batch, out], [batch, hidden]; without an lstm `cell` equals `hidden`
+  Expr hidden, cell;  ///< after the last step: [batch, out], [batch, hidden]; rnn and gru: `cell` equals `hidden`
 };
-/// Runs the cell over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a batch
-/// row keeps its state after its last step, and its later results are zeros.
+/// Runs the cell over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], steps
+/// from lengths[i] on leave the state of batch row i unchanged and give it zeros as results.
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form);
 

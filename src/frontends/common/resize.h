@@ -18,23 +18,22 @@ class Resizing {
  public:
   explicit Resizing(Expr x);
 
-  /// The operator to build; the caller sets its modes. Its sizes are those of x until a function below changes them. A
-  /// scale of 0 means the new size divided by x's.
+  /// The operator to build; the caller sets its modes. Its sizes are x's sizes until a function below changes them. A
+  /// scale of 0 stands for the new size divided by x's size.
   Resize op;
 
-  /// Sets the result's sizes of these axes.
   void set_sizes(const std::vector<int64_t>& axes, const Dims& sizes);
   /// Multiplies sizes by scales and rounds down. The product is rounded to f32 first, as in onnxruntime: 10 * 0.7f is
   /// 7. E155 for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
   /// Multiplies sizes by `scales`, run-time values in f64, one for each of `axes`.
   void set_scales(const std::vector<int64_t>& axes, Expr scales);
-  /// Uses one scale for all of `axes`: the smallest of the ratios new size / size if `not_larger`, else the largest.
-  /// The second form takes run-time sizes in f64.
+  /// Uses one scale for all of `axes`: the smallest ratio of a given size to x's size if `not_larger`, else the
+  /// largest. The second overload takes run-time sizes in f64.
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger);
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger);
   /// Sets the part of x that tf_crop_and_resize resizes: the starts along these axes, then the ends, as fractions of
-  /// x's sizes. Other axes are kept whole. The second form takes run-time numbers in f64.
+  /// x's sizes. Other axes are kept whole. The second overload takes run-time numbers in f64.
   void set_region(const std::vector<int64_t>& axes, const std::vector<double>& region);
   void set_region(const std::vector<int64_t>& axes, Expr region);
 

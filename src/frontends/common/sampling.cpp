@@ -19,7 +19,7 @@ Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   return gather_nd(image, {&c, concat(c, parts, position[0].rank())}, 1);
 }
 
-/// The value of samples outside the image, and what -1 and 1 are: the centres (`aligned`) or edges of the outer pixels.
+/// The value of samples outside the image. Positions -1 and 1 are the centres (`aligned`) or edges of the outer pixels.
 struct Border {
   Outside outside;
   bool aligned;
@@ -82,7 +82,7 @@ std::vector<Tap> taps_of(const Builder& c, Expr x, const Dim& size, const Border
 
 constexpr size_t max_choices = 1024;
 
-/// Returns the weighted sum over all combinations of one tap for each axis.
+/// Returns the weighted sum of the pixels at all combinations of taps, one tap for each axis.
 Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
   size_t choices = 1;
   for (const auto& taps : axes) choices = std::min(choices * taps.size(), max_choices + 1);
@@ -121,10 +121,10 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// The samples of all regions along one axis. Every bin has `most` samples; only the first few of them may be in use.
+/// The samples of all regions along one axis. Every bin has room for `most` samples; the samples in use come first.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
-  Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]
+  Expr weight;    ///< weight of a sample in the mean of its bin, 0 if unused: [regions, bins * most]
 };
 
 RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, const Dim& most, Value own) {
@@ -165,9 +165,8 @@ Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t di
   return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
 }
 
-/// Returns the positions, in pixels, of `count` samples along an axis of `size` pixels, [regions, count]. The samples
-/// are evenly spaced from `low` to `high`, where 0 and 1 are the first and last pixel; a single sample is in the
-/// middle.
+/// Returns the positions, in pixels, of samples evenly spaced from `low` to `high`: [regions, count]. 0 and 1 are the
+/// first and the last of `size` pixels. A single sample is in the middle.
 Expr crop_positions(const Builder& c, Expr low, Expr high, const Dim& count, const Dim& size) {
   Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
   Expr number = along(iota(c, count), 1, 2);

@@ -12,8 +12,8 @@ enum class Outside : uint8_t { zeros, border, reflection };
 /// Samples x at grid[batch, points..., axes]: positions from -1 to 1 along each axis, the image's last axis first.
 /// Returns [batch, channels, points...]. -1 and 1 are the centres of the outer pixels if `aligned`, else their edges.
 Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool aligned);
-/// Returns a grid for grid_sample: theta[batch, d, d + 1] times the position (x, y, z, 1) of each pixel of an image of
-/// `size` = [batch, channels, spatial...] with d = 2 or 3 spatial axes. The grid is [batch, spatial..., d].
+/// Returns a grid for grid_sample: theta[batch, d, d + 1] times the position (x, y, 1) or (x, y, z, 1) of each pixel of
+/// an image of `size` = [batch, channels, spatial...] with d = 2 or 3 spatial axes. The grid is [batch, spatial..., d].
 Expr affine_grid(Expr theta, const Dims& size, bool aligned);
 
 /// The division of regions into bins, and the samples of a bin.
@@ -21,8 +21,8 @@ struct RegionForm {
   int64_t rows = 1, columns = 1;  ///< bins of each region
   int64_t samples = 0;            ///< samples of a bin along each axis; 0: ceil(the bin's size in pixels)
   double scale = 1;               ///< factor from the regions' coordinates to x's
-  bool largest = false;           ///< a bin is the largest weighted pixel of its samples, not the samples' mean
-  bool half_pixel = true;         ///< the centre of the first pixel is at 0.5, not 0 (`aligned` in PyTorch)
+  bool largest = false;    ///< true: a bin is the largest weighted pixel of its samples; false: the samples' mean
+  bool half_pixel = true;  ///< the centre of the first pixel is at 0.5, not 0 (`aligned` in PyTorch)
 };
 /// Pools regions rois[count, 4] = (x1, y1, x2, y2) to [count, channels, rows, columns]; region i is in image batch[i].
 Expr roi_align(Expr x, Expr rois, Expr batch, const RegionForm& form);
@@ -31,8 +31,8 @@ Expr roi_align(Expr x, Expr rois, Expr batch, const RegionForm& form);
 Expr crop_and_resize(Expr x, Expr rois, Expr batch, const Dims& size, bool nearest, double outside);
 
 /// Deformable convolution: offset[batch, parts * taps * axes, out...] moves the position of each kernel tap. x is
-/// interpolated there and multiplied by mask[batch, parts * taps, out...] (may be null). The channels are split into
-/// `parts` equal parts, each with its own offsets. w is [outputs, channels / groups, kernel...].
+/// interpolated at the moved positions and multiplied by mask[batch, parts * taps, out...] (may be null). The channels
+/// are split into `parts` equal parts, each with its own offsets. w is [outputs, channels / groups, kernel...].
 Expr deform_conv(Expr x, Expr w, Expr offset, Value mask, Window window, int64_t groups, int64_t parts);
 
 }  // namespace weft::frontend

@@ -12,8 +12,8 @@ namespace weft::frontend {
 
 static Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
 
-/// Returns the order of the rows of x [rows, columns], compared by the first column, then the second and so on. This is
-/// a radix sort: stable sorts by each column, the last one first.
+/// Returns the row indices that sort the rows of x [rows, columns] in lexicographic order. This is a radix sort: stable
+/// sorts by each column, from the last column to the first.
 static Expr order_of_rows(Expr x) {
   const Builder& c = *x.at;
   const Dim rows = x.dims()[0], columns = x.dims()[1];
@@ -61,8 +61,8 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off) {
   return select(equal(along(iota(c, depth), axis, indices.rank()), wrapped), on, off);
 }
 
-// Stream compaction: writes each true index to the position that equals the number of true elements before it. The
-// indices of false elements are written to one extra element, which is dropped.
+// Stream compaction: writes the index of each true element to the position that equals the number of preceding true
+// elements. The indices of false elements are written to one extra element, which is dropped.
 Expr true_places(Expr flags) {
   const Builder& c = *flags.at;
   const Dim size = flags.dims()[0];

@@ -20,8 +20,8 @@ struct Ordered {
 Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest = true);
 /// Sorts along an axis in ascending order.
 Ordered sorted(Expr x, int64_t axis = 0);
-/// Returns the index (i64) of the largest or smallest element along an axis. Of equal elements it is the first, or with
-/// `last` the last. An axis that is empty at run time is an error.
+/// Returns the index (i64) of the largest or smallest element along an axis. The first of equal elements is taken, or
+/// with `last` the last. An empty axis is an error.
 Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
 
 /// Returns one-hot vectors along a new axis of size `depth`: `on` at the index, else `off`. Negative indices count from
@@ -50,9 +50,9 @@ Expr repeated_places(Expr repeats);
 /// scalar or has x's sizes.
 Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback);
 
-/// Non-maximum suppression among the boxes with a score above `least`: removes those that overlap a better box of their
-/// class by more than `overlap`, and keeps at most `most` of each class. boxes[batch, count, 4] holds corners, or with
-/// `centers` centre and size; scores is [batch, classes, count]. Returns i64[selected, 3]: batch, class, box.
+/// Non-maximum suppression of the boxes with a score above `least`: removes boxes that overlap a better box of the same
+/// class by more than `overlap`, and keeps at most `most` boxes of each class. boxes[batch, count, 4] holds corners, or
+/// with `centers` centre and size; scores is [batch, classes, count]. Returns i64[selected, 3]: batch, class, box.
 Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers);
 
 }  // namespace weft::frontend

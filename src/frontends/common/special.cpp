@@ -41,7 +41,7 @@ Expr erfc(Expr x) {
 }
 Expr scaled_erfc(Expr x) { return select(x >= 0, scaled_tail(abs(x)), exp(x * x) * 2 - scaled_tail(abs(x))); }
 
-/// Computes the inverse by an initial guess (Giles, 2012) and one Newton step.
+/// Computes the inverse error function by an initial guess (Giles, 2012) and one Newton step.
 Expr inverse_erf(Expr x) {
   Expr w = -log((1.0 - x) * (1.0 + x));
   Expr middle = polynomial(w - 2.5, {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,

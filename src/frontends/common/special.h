@@ -2,7 +2,7 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Special functions by series and polynomial fits. Some are only as exact as f32 (erfc: 1.2e-7).
+/// Special functions by series and polynomial fits. Some are accurate only to f32 precision (erfc: 1.2e-7).
 namespace weft::frontend {
 
 Expr erfc(Expr x);         ///< 1 - erf(x)

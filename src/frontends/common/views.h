@@ -15,13 +15,12 @@ Expr reshape_to(Expr x, Dims dims, bool zero_copies = false);
 /// Returns the sizes in `shape`, an i64 vector with run-time elements; resolves -1 and 0 as reshape_to does.
 Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 
-/// One axis of a numpy slice, x[start:end:step]: a negative bound counts from the end, a bound outside is clamped. The
-/// step is not 0.
+/// One axis of a numpy slice, x[start:end:step]. Negative bounds count from the end, bounds outside are clamped.
 struct Cut {
   int64_t axis = 0;
-  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that is unknown until the run
+  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that is known only at run time
   int64_t step = 1;
-  Value start_data = {}, end_data = {};  ///< the value of such a bound, i64[1]
+  Value start_data = {}, end_data = {};  ///< bounds that are known only at run time, i64[1]
 };
 /// Slices x along the axes of `cuts`, which must be distinct; returns x itself if nothing is cut off.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
@@ -41,10 +40,10 @@ Expr unfold(Expr x, int64_t axis, int64_t size, int64_t step);
 /// Moves channels to space: x[n, c * block^2, h, w] -> [n, c, h * block, w * block]. The channels are ordered [block,
 /// block, c], or with `depth_first` [c, block, block] (PyTorch's pixel shuffle).
 Expr depth_to_space(Expr x, int64_t block, bool depth_first);
-/// Returns the inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
+/// Inverts depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
 Expr space_to_depth(Expr x, int64_t block, bool depth_first);
 
-/// Reverses the first lengths[b] elements along axis `time` of each slice b of axis `batch`; the others stay.
+/// Reverses the first lengths[b] elements along axis `time` of each slice b of axis `batch`; later elements stay.
 Expr reverse_rows(Expr x, Expr lengths, int64_t batch, int64_t time);
 
 }  // namespace weft::frontend

@@ -6,8 +6,7 @@
 
 namespace weft::frontend {
 
-/// Splits `total` elements of padding between both ends of an axis. The end gets the odd element if `upper`, else the
-/// start.
+/// Splits `total` into padding before and after an axis. An odd element goes after the axis if `upper`, else before.
 static void add_pads(Window& window, const Dim& total, bool upper) {
   Dim half = floordiv(total, 2);
   window.pads_begin.push_back(upper ? half : total - half);
@@ -62,8 +61,7 @@ void pad_same(Window& window, const Dims& spatial, bool upper) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t stride = window.strides[i], reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     Dim pads = (ceildiv(spatial[i], stride) - 1) * stride + reach - spatial[i];
-    // Windows without gaps never need negative padding. Leaving out max() keeps the symbolic sizes of deep networks
-    // short.
+    // Windows without gaps need no negative padding. Leaving out max() keeps the symbolic sizes of deep networks short.
     add_pads(window, reach >= stride ? pads : max(pads, 0), upper);
   }
 }

@@ -29,7 +29,6 @@ class Wire {
   /// Moves to the next field; false at the end of the message.
   bool next();
   uint32_t field() const { return field_; }
-  /// Skips a field that the caller does not know.
   void skip();
 
   uint64_t number(std::string_view name);
@@ -37,7 +36,7 @@ class Wire {
   float float32(std::string_view name);
   std::span<const std::byte> bytes(std::string_view name);
   std::string_view text(std::string_view name);
-  /// Returns a reader for a nested message; it must not outlive this reader. `index`: its place in a list, or -1.
+  /// Returns a reader for a nested message, which must not outlive this reader. `index`: position in a list, or -1.
   Wire message(std::string_view name, int64_t index = -1);
 
   /// Appends the values of a repeated number, packed or not.
@@ -45,12 +44,11 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// Returns the unread bytes of this message, to be read later (rest), and how many bytes of it the file lacks
-  /// (missing).
+  /// `rest` returns the unread bytes, to be read later; `missing` the number of this message's bytes not in the file.
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 
-  /// Returns the path in the message: "graph.node[3].attribute[0]".
+  /// Returns the path to this message: "graph.node[3].attribute[0]".
   std::string path() const;
   /// Throws E108; `what` says what is wrong with field `name` of this message.
   [[noreturn]] void fail_damaged(std::string_view name, std::string_view what) const;

@@ -134,8 +134,8 @@ Expr Call::flat(size_t i) const {
   return flattened(inputs_[i]);
 }
 
-/// Returns an integer tensor as an i64 vector. Flattens each part of a concatenation separately, so that known elements
-/// stay known.
+/// Returns an integer tensor as an i64 vector. Flattens the parts of a concatenation along axis 0 separately, so that
+/// known elements stay known.
 Expr Call::flattened(Value value) const {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   const auto* joined = value.def->as<Concat>();
@@ -227,7 +227,7 @@ std::vector<int64_t> Call::integers(std::string_view name) const {
   return value ? *value : std::vector<int64_t>();
 }
 std::vector<double> Call::numbers(std::string_view name) const {
-  auto* none = get<std::vector<int64_t>>(name, true);  // an empty list has no element kind
+  auto* none = get<std::vector<int64_t>>(name, true);  // a list without elements is read as integers
   if (none && none->empty()) return {};
   auto* value = get<std::vector<double>>(name);
   return value ? *value : std::vector<double>();

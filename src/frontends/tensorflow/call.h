@@ -70,7 +70,7 @@ auto import_with_variables(const Options& options, const Import& import) {
   }
 }
 
-/// The functions of an importer that operators with graphs, variables, lists and tables call.
+/// The functions of an importer that translations of control flow, variables, lists and tables call.
 class Graphs {
  public:
   explicit Graphs(WrittenVariables& written) : written_(written) {}
@@ -128,7 +128,7 @@ class Call : public Builder {
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
-  /// True if the node gives its number of results (in TensorFlow, by attributes).
+  /// True if output_count() is the node's number of results: in TensorFlow Lite, not in TensorFlow.
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
   /// True if input `i` holds complex numbers: pairs of floats along a last axis of 2.
@@ -152,7 +152,7 @@ class Call : public Builder {
   int64_t number_of(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   std::optional<Tensor> constant(size_t i) const;
   std::optional<std::string> constant_text(size_t i) const;  ///< input `i` if it is one constant string
-  /// Returns the new sizes of x in input `i`; one may be -1, which is inferred.
+  /// Returns the new sizes of x, which input `i` holds; one may be -1 and is then inferred.
   Dims sizes_for(Expr x, size_t i) const;
   /// Returns the axes in input `i`, counted from the front, sorted, without duplicates; E143 if one is out of range.
   std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
@@ -249,7 +249,7 @@ std::span<const Operator> recurrent_operators();
 
 /// Returns all operators of TensorFlow Lite and TensorFlow.
 std::vector<Operator> all_operators();
-/// Return the entry of TensorFlow Lite's or TensorFlow's operator `name`; null if there is none.
+/// Returns the entry of the TensorFlow Lite (find_lite) or TensorFlow operator `name`; null if there is none.
 const Operator* find_lite(std::string_view name);
 const Operator* find_full(std::string_view name);
 /// Translates a TensorFlow operator that is a row of ops/elementwise.def.

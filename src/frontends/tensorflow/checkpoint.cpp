@@ -172,12 +172,13 @@ std::string slice_key(const std::string& name, const CheckpointSlice& slice) {
   return key;
 }
 
-/// A box of elements in a tensor of sizes `dims`, to copy between the tensor and `part`, a tensor of the box's sizes.
+/// A box of elements in a tensor of sizes `dims`, copied between the tensor and one of sizes `lengths`. An element has
+/// `width` bytes.
 struct Box {
   std::vector<int64_t> dims, starts, lengths;
   int64_t width;
 
-  /// Calls `copy` for each contiguous row of the box, with byte offsets in tensor and part, and the number of bytes.
+  /// Calls `copy` for each contiguous row: byte offsets in the whole tensor and in the part, and the number of bytes.
   void each_row(const std::function<void(size_t whole, size_t part, size_t bytes)>& copy) const {
     if (dims.empty()) return copy(0, 0, width);
     std::vector<int64_t> index(dims.size(), 0);

@@ -34,7 +34,7 @@ const ScatterNd* as_write(Value list, Value next) {
   return write && write->fn == ScatterFn::replace && next.def->inputs[0] == list ? write : nullptr;
 }
 
-/// Builds the body with symbols in place of possible counters, and checks which of them grow by 1 in each trip.
+/// A trial that builds a loop's body with symbols for possible counters, and finds those that grow by 1 in each trip.
 class Trial {
  public:
   Trial(Call& c, const FlowLoop& loop, const Values& first) : c_(c), loop_(loop), first_(first) {
@@ -83,7 +83,7 @@ class Trial {
 
   Values arguments(const Builder& body) const {
     Values inner;
-    for (size_t k = 0; k < first_.size(); ++k) {  // parameters come before captured values
+    for (size_t k = 0; k < first_.size(); ++k) {  // a module's parameters precede captured values
       bool is_parameter = !loop_.stays[k] && !found_.counters[k];
       inner.push_back(is_parameter ? body.module().parameter(cat("carried", k), first_[k].type()) : Value());
     }
@@ -94,7 +94,7 @@ class Trial {
     return inner;
   }
 
-  /// Returns `size` minus a counter if the difference has no counter; nothing for other sizes.
+  /// Returns `size` minus a counter if the difference mentions no counter; nothing for other sizes.
   std::optional<Dim> beside_counter(const Dim& size) const {
     for (const Dim& symbol : symbols_) {
       if (symbol.is_constant()) continue;
@@ -111,7 +111,7 @@ class Trial {
     return found;
   }
 
-  /// Returns the number of trips for which a condition holds; INT64_MAX if it always does.
+  /// Returns for how many trips a condition holds: INT64_MAX if it is constantly true, nothing if unknown.
   std::optional<Dim> trips_of(Value condition) const {
     while (condition.def->is<Reshape>()) condition = condition.def->inputs[0];
     if (auto known = known_condition(condition)) return Dim(*known ? INT64_MAX : 0);
@@ -168,7 +168,7 @@ std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& firs
   Program::Mark mark = c.program().mark();
   try {
     return Trial(c, loop, first).run();
-  } catch (const Error& error) {  // the body needs a counter as more than a size, or has an error
+  } catch (const Error& error) {  // the body uses a counter where a symbolic size is refused, or has an error
     if (error.info().kind == ErrorKind::internal) throw;
     c.program().forget_since(mark);
     return std::nullopt;

@@ -6,10 +6,10 @@
 
 namespace weft::tensorflow {
 
-/// Limits for files; a damaged file must fail with an error.
+/// Limits for the number of nodes and for graphs within graphs, so that a damaged file fails with an error.
 inline constexpr int64_t max_nodes = 1'000'000, max_nesting = 64;
 
-/// Throws an error about the model. `where` is its node, `hint` what the user can do.
+/// Throws an error about the model. `where` is the node at fault, `hint` what the user can do.
 [[noreturn]] inline void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
   throw Error({.kind = ErrorKind::model,
                .code = std::move(code),

@@ -87,7 +87,7 @@ namespace {
 
 constexpr const char* options = "options of a custom operator";
 
-/// Reads a FlexBuffer. Offsets point backwards from their own position.
+/// A reader of a FlexBuffer. Offsets count backwards from their own position.
 struct Flex {
   std::span<const std::byte> data;
 
@@ -109,7 +109,7 @@ struct Flex {
     auto rest = as_text(data.subspan(place));
     return rest.substr(0, rest.find('\0'));
   }
-  /// Returns a value of types 1 and 2 (integers), 3 (float) or 26 (bool); nothing for other types.
+  /// Returns a value of types 1 and 2 (integers), 3 (float of 4 or 8 bytes) or 26 (bool); nothing for others.
   std::optional<double> value(size_t place, size_t width, unsigned type) const {
     auto bits = number(place, width);
     if (type == 1) return static_cast<double>(static_cast<int64_t>(bits << (64 - 8 * width)) >> (64 - 8 * width));

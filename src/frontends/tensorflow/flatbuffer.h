@@ -34,12 +34,12 @@ class FlatTable {
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  /// Return the number of tables in a vector of tables, and one of them.
+  /// Return the number of tables in the vector at `slot`, and table number `index`.
   size_t count(size_t slot) const;
   FlatTable at(size_t slot, size_t index) const;
   /// True if slot `slot` is present.
   bool has(size_t slot) const { return field(slot) != 0; }
-  size_t slots() const { return slots_; }  ///< number of slots; fields beyond are not given
+  size_t slots() const { return slots_; }  ///< number of slots in this table; higher slots are missing
 
  private:
   FlatTable() = default;

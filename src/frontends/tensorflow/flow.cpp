@@ -60,7 +60,7 @@ void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
 
 namespace {
 
-/// Selects the values that the loop must carry: all that change, except counters.
+/// The values that the built loop carries: all that change, except counters.
 class Moving {
  public:
   Moving(const FlowLoop& loop, const Values& first, const std::optional<Counted>& counted)
@@ -75,7 +75,7 @@ class Moving {
     }
     return moving;
   }
-  /// Returns all values at the start of a trip; `own` are the carried ones.
+  /// Returns all values at the start of a trip; `own` are the carried values.
   Values whole(const Builder& at, const Dim& trip, const Values& own) const {
     Values all;
     size_t next = 0;

@@ -15,14 +15,14 @@ struct FlowLoop {
   std::function<Value(const Builder&, const Values&)> holds;  ///< builds the condition for another trip
   std::function<Values(const Builder&, const Values&)> step;  ///< builds a trip and returns the new carried values
 };
-/// Builds the loop and returns the carried values after the last trip. E158 for a body that does not fit.
+/// Builds the loop; returns the values after the last trip. E158 if the body drops a list or writes it only sometimes.
 Values run_loop(Call& c, const FlowLoop& loop);
 
 /// Returns the list that a handle names; null for a tensor or another handle.
 const OpenList* reserved(Call& c, Value value);
-/// Returns zeros, or empty strings.
+/// Returns zeros, or empty strings for `type` string.
 frontend::Expr zeros(const Builder& b, DType type, const Dims& dims);
-/// Returns the tensor for a list of zeros, or of empty strings, with elements of these sizes.
+/// Returns `list` as a tensor of zeros or empty strings; `element` are the sizes of an element.
 frontend::Expr filled(const Builder& b, const OpenList& list, const Dims& element);
 
 }  // namespace weft::tensorflow

@@ -93,7 +93,7 @@ class Functions {
     return all;
   }
 
-  /// True if a function writes a variable, so that the order of its nodes matters.
+  /// True if a function or one that it calls writes a variable, so that the order of nodes matters.
   bool has_effects(int64_t number) {
     Effects& known = effects_[number];
     if (known != Effects::unknown) return known == Effects::some;
@@ -181,7 +181,7 @@ class GraphImporter final : public Graphs {
     if (&builder.module() != &program_->main())
       builder.unsupported("inside of a branch or loop of TensorFlow 1 is not supported");
     written_.all.insert(name);
-    main_variable(builder, name);  // a written variable is an input and an output
+    main_variable(builder, name);  // makes the variable an input, unless options fix it
     assigned_[name] = value;
   }
 
@@ -334,7 +334,7 @@ class GraphImporter final : public Graphs {
   Tensor first_value(const std::string& name) {
     auto known = model_.restored.find(name);
     if (known != model_.restored.end()) return model_.checkpoint->read(known->second.key, known->second.part);
-    std::string of_object = model_.checkpoint->key_of(name);  // values that TensorFlow restores by object
+    std::string of_object = model_.checkpoint->key_of(name);  // saved by object, else by name
     return model_.checkpoint->read(of_object.empty() ? name : of_object);
   }
 
@@ -343,7 +343,7 @@ class GraphImporter final : public Graphs {
            find_full(node.op);
   }
 
-  /// Throws E120 naming all operators that the outputs need and that Weft lacks. Sets `needed_` and the indexes.
+  /// Throws E120 naming all operators that the outputs need and that Weft lacks. Sets `needed_` and the graph indexes.
   void check_operators(const std::vector<std::string_view>& wanted) {
     std::set<std::string> missing;
     std::set<int64_t> seen;
@@ -381,7 +381,7 @@ class GraphImporter final : public Graphs {
       indexes_[number] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[number], std::move(results), is_ordered);
     }
-    // With `judged` or fixed inputs (some branches are then never built), operators are checked in their translation.
+    // With `judged`, or fixed inputs (branches may then be left out), operators are checked when they are translated.
     if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);

@@ -155,7 +155,7 @@ const GraphIndex::Sides& GraphIndex::sides_of(const GraphNode& node) {
   return sides_.at(&node);
 }
 
-/// Finds what a side of a Merge reads: walks back from the operand to the Switches of the Merge's predicate.
+/// Finds the Switches and outer values that one side of a Merge reads: walks back from the Merge's operand.
 void GraphIndex::collect(BranchNodes& branch, int side) {
   std::vector<std::string_view> pending = {branch.sides[side]};
   std::set<std::string_view> seen;

@@ -183,7 +183,7 @@ void read_graph(Wire& wire, GraphModel& model) { GraphReader(model).read(wire); 
 bool is_graph_model(std::span<const std::byte> bytes) {
   std::string_view file = as_text(bytes);
   if (!file.starts_with('\n')) return false;
-  std::string_view node = file.substr(frontend::after_length(file, 1));  // its name (field 1), its operator (field 2)
+  std::string_view node = file.substr(frontend::after_length(file, 1));  // fields 1 and 2: name, operator
   if (!node.starts_with('\n') || node.size() < 2) return false;
   return node.substr(std::min<size_t>(node.size(), 2 + (node[1] & 127))).starts_with('\x12');
 }

@@ -11,7 +11,7 @@
 namespace weft::tensorflow {
 namespace {
 
-/// The elements that a TensorProto lists. The last one is repeated until the tensor is full.
+/// The elements that a TensorProto lists. The last element is repeated until the tensor is full.
 struct Listed {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;
@@ -47,7 +47,7 @@ Tensor from_list(DType type, const std::vector<int64_t>& dims, const Listed& lis
       bytes.insert(bytes.end(), start, start + width);
     }
   }
-  if (bytes.empty() && element_count(dims) > 0) bytes.resize(bits(type) / 8);  // all zeros
+  if (bytes.empty() && element_count(dims) > 0) bytes.resize(bits(type) / 8);  // an empty list means zeros
   return from_bytes(type, dims, bytes);
 }
 

@@ -94,7 +94,7 @@ class LiteImporter final : public Graphs {
   void assign_in_main(const Builder& builder, const std::string& name, Value value) override {
     if (!in_first_run_) {
       written_.all.insert(name);
-      main_variable(builder, name);  // a written variable is an input and an output
+      main_variable(builder, name);  // makes the variable an input, unless options fix it
       assigned_[name] = value;
       return;
     }
@@ -121,7 +121,7 @@ class LiteImporter final : public Graphs {
     std::set<int64_t> failed = {};
   };
 
-  /// Throws E120 or E121 naming all operators that Weft lacks.
+  /// Throws E121 naming all custom operators, else E120 naming all other operators that Weft lacks.
   void check_operators() const {
     std::set<std::string> missing, custom;
     std::vector<int64_t> called = {main_};
@@ -188,7 +188,7 @@ class LiteImporter final : public Graphs {
     return dims;
   }
 
-  /// Returns the value of tensor `t`: computed before, constant, or a variable tensor; null if it has none.
+  /// Returns the value of tensor `t`: computed before, constant, without elements, or a variable tensor; else null.
   Value stored(Frame& frame, int64_t t) {
     Value& value = frame.values[t];
     if (value) return value;

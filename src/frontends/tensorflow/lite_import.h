@@ -16,7 +16,7 @@ struct JudgedNode {
   std::string why;
 };
 
-/// The caller's choices for an import: values and sizes of inputs, limits, outputs.
+/// The caller's choices for an import.
 struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< sizes that replace the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of symbolic sizes, by name
@@ -24,7 +24,7 @@ struct ImportOptions {
   std::vector<std::string> fixed_defaults = {};  ///< patterns (* and ?) of variables that become constants
   int64_t max_nodes = 0;                         ///< limit of operators, called graphs included; 0: 1,000,000
   int64_t max_nesting = 0;                       ///< limit of graphs within graphs; 0: 64
-  bool channels_first = false;                   ///< inputs and outputs of a GraphDef with 4 axes become [n, c, h, w]
+  bool channels_first = false;                   ///< of a GraphDef: inputs and outputs with 4 axes become [n, c, h, w]
   std::vector<std::string> outputs = {};         ///< outputs of a GraphDef ("node", "node:1") that replace its own
   /// If set, receives each operator of the main graph (of a GraphDef also those of called functions) with its error,
   /// which is then not thrown.

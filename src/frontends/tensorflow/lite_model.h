@@ -52,9 +52,9 @@ struct LiteModel {
 /// True if the file begins like a TensorFlow Lite model.
 bool is_lite_model(std::span<const std::byte> file);
 
-/// Reads a model. Its main graph is that of `signature`, or the first. E103, E108 and E150 for a damaged file, E110 if
-/// it has no graph, E112 for a schema that is not version 3, E122 and E141 for options that Weft does not know, E140
-/// for too many axes, E310 for an unknown signature.
+/// Reads a model. Its main graph is the one that `signature` names, or the first. E103, E108 and E150 for a damaged
+/// file, E110 if there is no graph, E112 for a schema that is not version 3, E122 and E141 for options that Weft does
+/// not know, E140 for too many axes, E310 for an unknown signature.
 LiteModel read_lite_model(Bytes file, const std::string& source, const std::string& signature = {});
 
 /// Returns the element type with number `code` in the schema; nothing if Weft lacks it.

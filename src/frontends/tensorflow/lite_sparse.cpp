@@ -100,7 +100,7 @@ class Walk {
   void keep(int64_t entry) {
     int64_t place = 0;
     for (size_t a = 0; a < at_.size(); ++a) {
-      if (at_[a] < 0 || at_[a] >= t_.dims[a]) return;  // a block may reach past the end
+      if (at_[a] < 0 || at_[a] >= t_.dims[a]) return;  // a block may reach past the end of its axis
       place = place * t_.dims[a] + at_[a];
     }
     size_t from = entry * width_;

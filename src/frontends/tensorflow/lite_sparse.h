@@ -5,8 +5,8 @@
 
 namespace weft::tensorflow {
 
-/// Returns the elements of a sparse constant with its zeros, in row-major order. `sparsity` is the schema's table; E108
-/// if it does not fit the tensor's sizes and bytes.
+/// Returns all elements of a sparse constant, zeros included, in row-major order. `sparsity` is the schema's table
+/// SparsityParameters. E108 if the table does not fit the tensor's sizes and bytes.
 Bytes densified(const FlatTable& sparsity, const LiteTensor& tensor);
 
 }  // namespace weft::tensorflow

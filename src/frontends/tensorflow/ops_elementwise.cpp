@@ -166,8 +166,7 @@ Values add_n(Call& c) {
   return {sum};
 }
 
-/// Imports conversions between quantised types. Returns the operand: the importer dequantises operands and quantises
-/// results.
+/// Converts between floats; else returns the operand, because the importer dequantises operands and quantises results.
 Values requantized(Call& c) {
   c.expect_inputs(1, 1);
   bool is_float_now = is_float(c.input(0).dtype());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators of TensorFlow that TensorFlow Lite has in another form.
+// Imports operators of TensorFlow that TensorFlow Lite lacks or has in another form.
 #include <algorithm>
 
 #include "base/error.h"
@@ -105,8 +105,8 @@ bool has_channels_last(Call& c, std::string_view fallback = "NHWC") {
 Expr first_form(Expr x, bool is_last) { return is_last ? channels_first(x) : x; }
 Expr own_form(Expr y, bool is_last) { return is_last ? channels_last(y) : y; }
 
-/// Applies to y the operators `fused_ops`, which TensorFlow's optimiser fused into a product. Their operands are inputs
-/// 2 and on. Channels are axis `channels` of y.
+/// Applies to y the operators in attribute fused_ops, which TensorFlow's optimiser fused into a product. Their operands
+/// are the inputs from 2 on. Axis `channels` of y holds the channels.
 Values fused(Call& c, Expr y, int64_t channels) {
   for (auto hint : {"num_args", "num_host_args", "TArgs", "filter_format", "grad_a", "grad_b"}) c.ignore(hint);
   size_t next = 2;

@@ -38,7 +38,7 @@ Values gather_op(Call& c) {
   std::vector<int64_t> first(x.rank()), order;
   std::iota(first.begin(), first.end(), 0);
   std::rotate(first.begin() + batch, first.begin() + axis, first.begin() + axis + 1);
-  // [batches..., places..., axes before `axis`..., after...]
+  // y has batch axes, then axes of the indices, then x's axes before and after `axis`.
   Expr y = gather_nd(transpose(x, first), with_last_axis(index), batch);
   order.resize(y.rank());
   std::iota(order.begin(), order.end(), 0);
@@ -101,7 +101,7 @@ Values dynamic_partition(Call& c) {
   return found;
 }
 
-/// Writes rows of the values (second half of the inputs) to the positions in the first half; the last duplicate wins.
+/// Writes rows of the values (second half of the inputs) to the positions in the first half; later rows win.
 Values dynamic_stitch(Call& c) {
   size_t half = c.input_count() / 2;
   if (half == 0 || c.input_count() % 2)

@@ -55,7 +55,7 @@ Values pack(Call& c) {
   return {concat(c, parts, axis)};
 }
 
-/// Returns the number of results in an attribute; limits it, because each result becomes an instruction.
+/// Returns the number of results that attribute `name` gives; limits it, because each result becomes an instruction.
 int64_t result_count(Call& c, std::string_view name) {
   constexpr int64_t most = 1 << 16;
   int64_t count = c.integer(name, 0);

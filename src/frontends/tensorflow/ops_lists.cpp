@@ -37,7 +37,7 @@ struct List {
 /// Returns the sizes of elements in input `i`; nothing if the rank or a size is unknown (-1).
 std::optional<Dims> element_sizes(Call& c, size_t i) {
   Expr shape = c.input(i);
-  if (shape.rank() != 1) return std::nullopt;  // a scalar -1
+  if (shape.rank() != 1) return std::nullopt;  // a scalar -1: unknown rank
   auto known = known_contents(convert(shape, DType::i64));
   if (!known) return std::nullopt;
   for (const Dim& dim : *known) {

@@ -66,7 +66,7 @@ struct Diagonals {
   Dim longest() const { return min(rows + std::min<int64_t>(high, 0), columns - std::max<int64_t>(low, 0)); }
 
   Expr lengths(Expr d) const { return min(min(d, 0) + scalar(c, rows), scalar(c, columns) - max(d, 0)); }
-  /// Returns the index in its row at which each diagonal begins.
+  /// Returns the index at which each of the diagonals `d` begins in its row.
   Expr starts(Expr d) const {
     Expr rest = scalar(c, longest()) - lengths(d), none = like(rest, 0);
     return select(d < 0, lower_at_right ? rest : none, upper_at_right ? rest : none);
@@ -178,7 +178,7 @@ Values triangular_solve(Call& c) {
   return {solved_triangle(turns ? swap_last(a) : a, b, is_lower == turns, false)};
 }
 
-/// Factors x into q[.., m, k] r[.., k, n] with k = min(m, n), or into full matrices q[.., m, m] and r[.., m, n].
+/// Factors x[.., m, n] into q[.., m, k] and r[.., k, n], k = min(m, n); with full_matrices q[.., m, m] and r[.., m, n].
 Values qr_op(Call& c) {
   Expr x = matrix(c, 0);
   Qr found = qr(x);

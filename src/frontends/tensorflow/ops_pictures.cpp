@@ -31,7 +31,7 @@ Colours colours_of(Call& c, Expr x) {
 }
 Expr joined(const Colours& x) { return concat(*x.first.at, {x.first, x.second, x.third}, x.first.rank() - 1); }
 
-/// Converts red, green and blue to hue, saturation and value, each from 0 to 1.
+/// Converts red, green and blue to hue, saturation and value; all are from 0 to 1.
 Colours hsv_of(const Colours& rgb) {
   auto [r, g, b] = rgb;
   Expr value = max(max(r, g), b), range = value - min(min(r, g), b), is_grey = range <= 0;
@@ -95,7 +95,7 @@ Values crop_regions(Call& c) {
   return {channels_last(y)};
 }
 
-/// Copies the elements of each window into channels: [batch, rows, columns, height * width * channels].
+/// Copies each window into channels: [batch, rows, columns, window height * window width * channels].
 Values extract_patches(Call& c) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, 4);
@@ -149,7 +149,7 @@ Expr resampled(Expr x, Expr rows, Expr columns) {
 /// Returns 0, 1 .. along axis `axis` of a matrix.
 Expr numbers_along(Call& c, const Dim& size, int64_t axis) { return along(iota(c, size, DType::f32), axis, 2); }
 
-/// Computes means over the area of each element of the result; the border is repeated.
+/// Computes each element as the mean over its area in the picture; the border is repeated.
 Values resize_area(Call& c) {
   c.expect_inputs(2, 2);
   c.expect_rank(0, 4);

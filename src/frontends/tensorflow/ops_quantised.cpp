@@ -26,7 +26,7 @@ Limits limits_of(Call& c, DType type, bool is_narrow) {
 
 Expr rounded(Expr x, bool to_even) { return to_even ? round(x) : sign(x) * floor(abs(x) + 0.5); }
 
-/// Returns a bound of the range of x: a scalar, or one for each index of the attribute's axis.
+/// Returns input `i`, a bound of a range: a scalar, or with attribute `axis` a vector placed along that axis of `rank`.
 Expr range_input(Call& c, size_t i, int64_t rank) {
   Expr range = c.input(i);
   int64_t axis = c.integer("axis", -1);
@@ -91,7 +91,7 @@ Values dequantize(Call& c) {
   return {convert((x + middle) * ((high - low) / limits.count()) + low, to)};
 }
 
-/// Rounds floats to whole numbers of steps. Without a given range, uses the operand's minimum and maximum.
+/// Rounds floats to multiples of a step. Without a given range, uses the operand's minimum and maximum.
 Values quantize_and_dequantize(Call& c) {
   c.expect_inputs(3, 4);
   bool is_signed = c.flag("signed_input", true), is_narrow = c.flag("narrow_range");

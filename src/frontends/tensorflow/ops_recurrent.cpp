@@ -27,7 +27,7 @@ Expr own_order(Expr y, bool has_steps, bool time_major) {
   return time_major ? y : transpose(y, {1, 0, 2});
 }
 
-/// The indices of the first weight, of the hidden state and of the cell state among the operands of one direction.
+/// One direction of a network: the operand numbers of its first weight, hidden state and cell state.
 struct Track {
   size_t weights, hidden, cell;
 };

@@ -31,7 +31,7 @@ Values mean(Call& c) {
   return {convert(sum / scalar(c, count), x.dtype())};
 }
 
-/// Reduces bools: true if any (all) elements are true.
+/// Reduces bools: ReduceFn::max tells whether any element is true, ReduceFn::min whether all are.
 template <ReduceFn fn>
 Values truth(Call& c) {
   return {convert(reduced(c, fn, convert(c.input(0), DType::u8)), DType::boolean)};
@@ -86,7 +86,7 @@ Values euclidean_norm(Call& c) {
   return {sqrt(reduced(c, ReduceFn::sum, x * x))};
 }
 
-/// Computes log(exp(x0) + ... + exp(xi)) for each i along an axis, relative to the greatest term of each sum.
+/// Computes log(exp(x0) + ... + exp(xi)) for each i along an axis, without overflow of exp.
 Values cumulated_logsumexp(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);

@@ -73,7 +73,7 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
 }
 
 /// Returns the best boxes of all classes of each picture from boxes[pictures, n, 1 or classes, 4] and scores[pictures,
-/// n, classes]: boxes, scores, classes and their number, in descending order of score, padded with zeros.
+/// n, classes]: boxes, scores, classes and the number of boxes, in descending order of score, padded with zeros.
 Values combined_boxes(Call& c) {
   c.expect_inputs(6, 6);
   c.expect_rank(0, 4), c.expect_rank(1, 3);
@@ -108,7 +108,7 @@ Values combined_boxes(Call& c) {
 }
 
 /// Finds the best boxes of an SSD network (a custom operator of TensorFlow Lite). Inputs: codes[1, n, 4] (centre and
-/// size relative to anchors[n, 4]) and scores[1, n, classes]. Returns boxes, classes, scores and their count.
+/// size relative to an anchor), scores[1, n, classes], anchors[n, 4]. Returns boxes, classes, scores, number of boxes.
 Values detections(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 3), c.expect_rank(1, 3), c.expect_rank(2, 2);
@@ -228,7 +228,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Gathers the rows at the indices in input 1 and sums those of each segment; `divisor`: sum, mean or sum / sqrt(n).
+/// Gathers rows at the indices in input 1; divides a segment's sum by 1, its number n of rows, or sqrt(n) (`divisor`).
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
@@ -248,7 +248,7 @@ Values segment_extreme(Call& c) {
   Expr rows = c.input(0);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
-  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // never wins over a row
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // changes no extreme
   Dims dims = rows.dims();
   dims[0] = segments.count;
   Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);

@@ -65,7 +65,7 @@ Directory find_directory(const Reader& r) {
   return {r.number<uint64_t>(end64 + 32, "the 64-bit end record"), r.number<uint64_t>(end64 + 48, "the end record")};
 }
 
-/// The sizes and offset of one entry of the directory. Values that need more than 32 bits are in its extra field.
+/// One entry of the directory, with sizes and offsets in bytes; those above 32 bits come from its extra field.
 struct ZipEntry {
   std::string_view name;
   uint64_t method, packed, size, header, next;

@@ -29,7 +29,7 @@ struct Operand {
   /// Returns the operand as a tensor of this type; integers wrap as in torch.
   Expr as(const Call& c, DType type) const;
   bool is_constant() const { return !tensor && (kind == Kind::number || integer.is_constant()); }
-  /// Returns the number if it is constant.
+  /// Returns the number; the operand must be constant.
   double value() const { return kind == Kind::number ? number : static_cast<double>(integer.value()); }
 };
 

@@ -20,7 +20,7 @@ using Table = std::unordered_map<std::string_view, Operator>;
 const Table& operators() {
   static const Table table = [] {
     Table all;
-    // Of rows with the same name the first is kept, so special forms come before the rows made from elementwise.def.
+    // Only the first entry of a name is kept, so special forms come before the entries made from elementwise.def.
     for (auto part :
          {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
           reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),
@@ -469,7 +469,7 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      // Programs of torch before 2.13 declare the types of two results wrongly: for `unique` the indices and counts
+      // Programs of torch before 2.13 declare some types wrongly: for `unique` the indices and counts
       // have the type of the values; the states of an LSTM have one axis too many.
       std::string_view target = c.node().target;
       bool is_of_set = target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
@@ -649,7 +649,7 @@ std::vector<Result> Importer::results() {
   for (const Value& parameter : program_->main().parameters())
     result_names_.insert(parameter.def->as<Parameter>()->parameter);
   auto add = [&](const Argument& argument, std::string name) {
-    if (argument.is_none() || argument.kind == Argument::Kind::text) return;  // a constant that is no tensor
+    if (argument.is_none() || argument.kind == Argument::Kind::text) return;  // None, or a string
     try {
       results.push_back({result_name(std::move(name)), output_value(argument)});
     } catch (const Error&) {

@@ -10,7 +10,7 @@
 
 namespace weft::torch {
 
-/// A node and the reason why it cannot be translated, or that it was not checked because it depends on such a node.
+/// A node that cannot be translated or, because it depends on such a node, was not checked; and the reason.
 struct NodeFault {
   int64_t node = 0;
   std::string why;

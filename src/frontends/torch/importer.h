@@ -14,9 +14,9 @@ namespace weft::torch {
 struct Entry {
   Binding binding = {};
   Entry* base = nullptr;       ///< of a view: the tensor whose memory it shares
-  const Node* node = nullptr;  ///< of a view: computes it from the base; null: it equals the base
+  const Node* node = nullptr;  ///< of a view: computes the view from the base; null: the view equals the base
   size_t result = 0;           ///< index of the node's result
-  int64_t version = 0;         ///< of a root: number of writes to the tree; of a view: how many it includes
+  int64_t version = 0;         ///< of a root: number of writes to the tree; of a view: those that its value includes
   bool may_be_copy = false;    ///< a view or a copy: torch decides by strides, which are unknown here
   bool has_failed = false;
 };
@@ -64,7 +64,7 @@ class Importer {
   void check_operators(const Graph& graph);
   /// Returns the names that the nodes of a graph read, and the names of its results.
   const std::set<std::string>& read_in(const Graph& graph);
-  /// True if Weft lacks the operator and its result is needed (an unused random number is not).
+  /// True if Weft lacks an operator that writes in place or has a result that is read.
   bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);
@@ -104,7 +104,7 @@ class Importer {
 /// Returns the function for an overload; null if there is none.
 const Operator* find_operator(std::string_view name);
 
-/// True if a dropout runs in training mode; otherwise it returns its input.
+/// True if the node is a dropout that drops values: in training mode, with p other than 0.
 bool drops_values(const Call& c);
 /// The way in which a node's result shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };

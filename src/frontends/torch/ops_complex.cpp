@@ -125,7 +125,7 @@ Lines lines_of(Call& c, Expr z, std::string_view sizes, std::vector<int64_t> fal
   return lines;
 }
 
-/// The real side of a transform: neither, the input, or the output. The other side then holds n / 2 + 1 of n bins.
+/// The real side of a transform: none, the input, or the output. For n real elements the other side has n / 2 + 1 bins.
 enum class Form : uint8_t { complex, from_real, to_real };
 
 /// Imports the transforms of torch.fft. Those of Hermitian signals use the opposite transform and the conjugate.

@@ -385,7 +385,7 @@ Values safe_softmax(Call& c) {
   return one(select(is_empty, 0, c.make(Softmax{.axis = axis}, {x})));
 }
 
-/// Copies the windows of a picture into columns: [batch, channels * kernel, windows].
+/// Copies the windows of a picture into columns: [batch, channels * elements of a window, windows].
 Values image_to_columns(Call& c) {
   Expr x = c.tensor("self");
   auto two = [&](std::string_view name, int64_t fallback) {
@@ -479,7 +479,7 @@ constexpr Operator composite_rows[] = {
     {"aten.mH.default", last_two_swapped},
     {"aten.matrix_H.default", last_two_swapped},
     {"aten.adjoint.default", last_two_swapped},
-    // These return their argument if it is real.
+    // Forms for real numbers: all but isreal return their argument.
     {"aten.real.default", same_of_real},
     {"aten.conj.default", same_of_real},
     {"aten._conj.default", same_of_real},

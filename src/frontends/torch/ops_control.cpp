@@ -47,7 +47,7 @@ Values wrapped(Call& c) {
 /// Inlines a region without autocast; torch has already inserted the conversions.
 Values without_autocast(Call& c) {
   if (c.argument(2).items.at(0).integer != 0) c.unsupported("with autocast on is not supported");
-  for (size_t i : {0, 1, 3}) c.argument(i);  // the device, the type, a cache
+  for (size_t i : {0, 1, 3}) c.argument(i);  // read without use: the device, the type, a cache
   return wrapped(c);
 }
 
@@ -90,7 +90,7 @@ Values while_loop(Call& c) {
   return frontend::build_loop(c, form);
 }
 
-/// Runs a body for each row of `xs`. The body reads the carried values, the rows, and the constant `others`.
+/// Runs a body for each row of `xs`. The body reads the carried values, the rows, and the loop-invariant `others`.
 Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
   if (xs.empty()) c.unsupported("without tensors is not supported");
   for (const Value& x : xs)

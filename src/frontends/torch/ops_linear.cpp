@@ -37,7 +37,7 @@ Values inverse(Call& c) {
   return {frontend::inverse(x), no_errors(x)};
 }
 
-/// Solves a x = b. b holds vectors if it has one axis or the sizes of a without the last axis, else matrices.
+/// Solves a x = b (x a = b unless `left`). b has vectors if it has one axis or a's sizes but the last, else matrices.
 Value solve(Call& c) {
   Expr a = c.tensor("A"), b = c.tensor("B");
   c.ignore({"check_errors"});
@@ -121,7 +121,7 @@ Values singular_value_factors(Call& c, bool full, bool is_transposed) {
   return {u, values, is_transposed ? swap_last(v) : v};
 }
 
-/// Computes eigenvalues of symmetric matrices; reads one triangle only.
+/// Computes eigenvalues of symmetric matrices; reads only the triangle that UPLO names.
 Values symmetric_eigen(Call& c, bool has_vectors) {
   Expr x = argument_of(c);
   bool upper = c.text("UPLO", "L") == "U" || c.text("UPLO", "L") == "u";

@@ -135,7 +135,7 @@ Picked picked(Call& c, Expr x, Expr target) {
   return {select(counts, loss * weight, 0), weight};
 }
 
-/// Returns the loss as `reduction` wants it, and the sum of the weights (0 without a reduction).
+/// Returns the loss, reduced by argument `reduction`, and the sum of the weights (0 without a reduction).
 Values class_loss(Call& c) {
   Picked p = picked(c, c.tensor("self"), c.tensor("target"));
   Expr weight = total(p.weight);

@@ -68,7 +68,7 @@ Values median(Call& c, bool without_nan) {
   return at_rank(c, line, without_nan ? middle : select(equal(numbers, size), middle, numbers));
 }
 
-/// Returns the quantile at `rank` = q * (size - 1), interpolated between two neighbours as `interpolation` says.
+/// Returns the quantile q, at `rank` = q * (size - 1), interpolated between two neighbours as `interpolation` says.
 Expr between(Call& c, Expr sorted, Expr rank, int64_t axis) {
   std::string how = c.text("interpolation", "linear");
   Expr low = floor(rank), high = ceil(rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports random operators. Their numbers have torch's distributions, but differ from torch's and from run to run.
+// Imports random operators. Results have torch's distributions, but other values than torch's, new ones in each run.
 #include "frontends/common/random.h"
 #include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
@@ -68,7 +68,7 @@ Values multinomial(Call& c) {
       reshape((c.flag("replacement") ? frontend::drawn : frontend::drawn_once)(source(c), shares, dims.back()), dims));
 }
 
-/// Imports dropout. Outside of training, or with p = 0, it returns its input.
+/// Imports dropout: the result, and a mask of the kept elements. Outside of training, or with p = 0, it keeps all.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
   Expr x = c.tensor(c.has("self") ? "self" : "input");  // the in-place form says self
   double share = c.number("p", 0.5);

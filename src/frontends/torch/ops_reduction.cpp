@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports sums, extremes, running sums and sorting.
+// Imports reductions, norms, running sums and sorting.
 #include <cmath>
 
 #include "frontends/common/norms.h"

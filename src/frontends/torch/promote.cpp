@@ -24,7 +24,7 @@ int kind_of(DType type) { return type == DType::boolean ? 0 : is_integer(type) ?
 
 std::optional<DType> joined(const Call& c, std::optional<DType> a, DType b) { return a ? promoted(c, *a, b) : b; }
 
-/// Returns the common type of two groups of operands; `lower` matters only if its kind is higher.
+/// Returns the common type of two groups of operands. `lower`, of lower priority, matters only if its kind is higher.
 std::optional<DType> combined(const Call& c, std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher || !lower) return higher ? higher : lower;
   if (kind_of(*higher) >= 2 && kind_of(*lower) == 3) c.unsupported("of complex numbers is not supported");

@@ -23,7 +23,7 @@ std::array<Expr, 2> in_common_type(const Call& c, std::string_view first, std::s
 /// Returns the type in which functions such as sin and exp compute; integers become floats.
 inline DType float_of(DType type) { return is_float(type) || is_complex(type) ? type : DType::f32; }
 
-/// Returns the type in which narrow floats are computed.
+/// Returns f32 for types of less than 32 bits, else `type`.
 inline DType wide_of(DType type) { return bits(type) < 32 ? DType::f32 : type; }
 
 }  // namespace weft::torch

@@ -12,7 +12,7 @@
 namespace weft::torch {
 namespace {
 
-/// Scans a text from left to right; the base of the parsers of both notations.
+/// Scans a text from left to right; the base of the parsers of sympy's and Python's notation.
 class Scanner {
  protected:
   static constexpr int max_nesting = 64;

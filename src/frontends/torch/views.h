@@ -2,7 +2,7 @@
 #pragma once
 #include "frontends/torch/call.h"
 
-/// Views and functions of several tensors that operators of several families use.
+/// Functions that several ops_*.cpp use.
 namespace weft::torch {
 
 /// Converts the tensors to their common type.

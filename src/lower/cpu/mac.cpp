@@ -17,13 +17,13 @@ bool has_short_product(const Instruction& instruction) {
   return is_short(instruction.inputs[0].dtype()) && is_short(instruction.inputs[1].dtype());
 }
 
-/// True if the weights fit into the cache even as 16 bits; packed so, they are not widened again for each tile of rows.
+/// True if the weights fit into the cache in 16 bits. Packed in 16 bits, they need no widening for each tile of rows.
 static bool fits_widened(Value weight) {
   constexpr int64_t most = int64_t{1} << 18;
   return weight.shape().elements().upper_bound() <= most;
 }
 
-/// Returns the number of channels that a group sums, or the k of a matrix product.
+/// Returns the number of input channels of a group, or the k of a matrix product.
 static Dim summed(const Instruction& instruction) {
   const auto* op = instruction.as<Convolution>();
   if (!op) return instruction.inputs[0].dims().back();
@@ -59,7 +59,7 @@ static Mac on_amx(Mac direct, const Lowering& lowering, const std::string& featu
   return direct;
 }
 
-/// Returns `wide` with the tile for few columns if the product has so few.
+/// Returns `wide` with AVX-512's tile for few columns if the product fits this tile.
 static Mac for_columns(const Lowering& lowering, const Instruction& instruction, Mac wide) {
   constexpr auto narrow = tasks::avx512_narrow_tile;
   if (has_feature(lowering.chip(), "avx512f") && columns(instruction).upper_bound() <= narrow.nr())

@@ -40,7 +40,7 @@ struct Mac : MacRow {
   std::string tile_name;  ///< C++ text of the tile
   tasks::GemmTile tile;
 
-  /// Return the bytes of a unit of A, and those of a unit or a sum, whichever is larger.
+  /// Return the bytes of a unit of A, and the larger of the bytes of a unit and of a sum.
   int unit_bytes() const { return group * bits(direct) / 8; }
   int scratch_bytes() const { return std::max(unit_bytes(), bits(sum) / 8); }
   /// Declares the inner kernels as a part that is compiled once for all kernels with this Mac.

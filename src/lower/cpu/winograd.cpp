@@ -55,14 +55,14 @@ bool last_are(const Dims& dims, int64_t value) {
   return known_equal(dims.back(), value) && known_equal(dims[dims.size() - 2], value);
 }
 
-/// Returns why these types are refused, or null. Floats must be f32 on both sides; integers are transformed in 16 bits,
-/// because the transformed values are larger.
+/// Returns why these types are refused, or null. Floats must be f32 in both operands; integers are transformed in 16
+/// bits, because the transformed values are larger.
 const char* refused_types(const Mac& direct, const View& x) {
   if (direct.name != "MacF32" && direct.direct != DType::i16) return "it is for f32 and for integers of 16 bits";
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;
 }
 
-/// Returns the largest output tile that is exact for integers with these bounds; 0 if there is none.
+/// Returns the side of the largest output tile that is exact for integers with these bounds; 0 if there is none.
 int largest_exact_tile(double x, const WeightBounds& w) {
   for (auto [out, sum_bits] : {std::pair{4, 25}, {2, 29}}) {
     constexpr double narrow = 32767;

@@ -16,7 +16,7 @@ struct WinogradChoice {
   int out = 0;            ///< side of an output tile: 4 or 2; 0: Winograd is not used
   std::string form = {};  ///< template argument `Form` of the kernel
   Mac mac = {};           ///< multiplies the transformed values
-  std::string why = {};   ///< why Winograd was chosen or refused; empty where it does not apply
+  std::string why = {};   ///< why Winograd was chosen or refused; empty if it does not apply
 };
 
 /// Chooses between Winograd F(4x4,3x3), F(2x2,3x3) and the direct kernel, by estimates or measurements. Floats must be

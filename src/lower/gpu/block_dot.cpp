@@ -70,8 +70,7 @@ struct DotKernel {
   bool waits = false;  ///< loads weights before it waits for the previous launch
 };
 
-/// Returns the kernel for `m` rows of 16-bit floats on the matrix unit, at most `at_once` at a time; nothing if it does
-/// not apply.
+/// Returns gemv_ring for `m` rows of 16-bit floats, at most `at_once` at a time; nothing if it cannot compute them.
 std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruction& dot, const PackedWeights& packed,
                                          DType type, const Dim& m, int64_t at_once, bool ahead) {
   const auto& op = *dot.as<BlockDot>();
@@ -97,7 +96,7 @@ std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruc
       .waits = ahead};
 }
 
-/// Returns the GEMV for a known number of rows; nothing for more rows than it takes.
+/// Returns the GEMV for a known number of rows; nothing for an unknown number or for more than max_gemv_rows.
 std::optional<DotKernel> gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, const Dim& m,
                                      bool ahead) {
   if (!m.is_constant() || m.value() > max_gemv_rows) return std::nullopt;
@@ -159,8 +158,8 @@ std::vector<DotChoice> kernels_for(Lowering& lowering, const Instruction& dot, c
 
 }  // namespace
 
-/// Lowers a product with few rows to a kernel that reads the weights once, and one with more rows to a matrix product
-/// that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses between them.
+/// Lowers a product with few rows to a kernel that reads the weights once, and a product with more rows to a matrix
+/// product that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);

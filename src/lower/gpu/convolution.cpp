@@ -139,7 +139,7 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
   return {x, weights, std::move(w)};
 }
 
-/// Treats a line of taps as one tap, if its pixels have no gaps between them and all lie in the image.
+/// Treats a line of taps as one tap, if the pixels that they read have no gaps between them and all lie in the image.
 Window with_whole_lines(Window w) {
   bool is_line = !w.transposed && known_equal(w.groups, 1) && known_equal(w.pixel, w.channels_in) &&
                  known_equal(w.dilation.back(), 1) && known_equal(w.pad.back(), 0) &&
@@ -148,7 +148,7 @@ Window with_whole_lines(Window w) {
   return w;
 }
 
-/// Returns a view of the padding value repeated `lanes` times; nothing if the convolution has none, which means zero.
+/// Returns a view of the padding value repeated `lanes` times; nothing if the padding is zero.
 std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
   if (convolution.inputs.size() < 3) return std::nullopt;
   Value value = convolution.inputs[2];

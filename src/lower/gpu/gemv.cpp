@@ -28,7 +28,7 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          a.inputs[1].dims() == b.inputs[1].dims() && a.types[0].shape == b.types[0].shape;
 }
 
-/// True if `first` has one output and only the epilogues of the two regions read it.
+/// True if `first` has one output and only the epilogues of the two regions read that output.
 bool feeds_only(const Region& first, const Region& second) {
   if (first.outputs.size() != 1) return false;
   const Instruction& last = *first.outputs[0].def;
@@ -67,7 +67,7 @@ std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   return RowNorm{region.anchor->inputs[0], gain, norm->epsilon};
 }
 
-/// Returns the products that read the norm's result; empty if anything else reads it.
+/// Returns the products that read the norm's result; empty if another instruction reads it.
 std::vector<Region*> readers_of(const Region& norm, const std::multimap<const Instruction*, Region*>& products) {
   Value rows = norm.outputs[0];
   std::vector<Region*> readers;
@@ -97,9 +97,9 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
   while (shape.rows > 1 && shared() > most) shape.rows /= 2;
   if (shared() > most) return std::nullopt;
 
-  // Measured on an H200. A block that leaves room for one of the next launch lets that launch load weights early, which
-  // is best for short products. In long ones, two blocks on a unit hide the unpacking of narrow weights; wide ones need
-  // more steps in flight.
+  // Measured on an H200. For short products, a block should leave room for a block of the next launch, which can then
+  // load weights early. For long products, two blocks on a compute unit hide the unpacking of narrow weights; 16-bit
+  // weights need more steps in flight.
   const int outputs = tasks::ring_outputs(weights.matrices);
   Dim groups = ceildiv(m, shape.rows), all = ceildiv(weights.n, outputs) * groups;
   bool is_long = typical_size(all) * shape.steps > int64_t{8} * lowering.compute_units(),

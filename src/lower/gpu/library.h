@@ -16,7 +16,7 @@ struct LibraryOffer {
   bool does_epilogue = false;
 };
 
-/// Returns the library calls for a product with unconverted operands, fixed sizes and one stride between batches.
+/// Returns the library calls for a product with direct operands; none unless its sizes and strides are fixed.
 std::vector<LibraryOffer> product_offers(const Lowering& lowering, const Region& region, const Product& p, DType type);
 /// Adds the library call, which leaves sums in f32, and a kernel of Weft for the epilogue.
 void lower_library_product(Lowering& lowering, const Region& region, const Product& p, const LibraryOffer& offer);
@@ -40,7 +40,7 @@ std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& r
 /// if there is none.
 std::string epilogue_text(Lowering& lowering, const Region& region);
 /// Adds the library call, and a kernel for the part of the epilogue that the library does not compute. `spare` makes a
-/// step of Weft for the given region; it replaces the call in runs with symbolic sizes that the library refuses.
+/// step of Weft for the given region; this step replaces the call in runs with sizes that the library refuses.
 void lower_library_convolution(Lowering& lowering, const Region& region, const DirectConvolution& convolution,
                                const LibraryOffer& offer, const std::function<PlanStep(const Region&)>& spare);
 

@@ -20,8 +20,6 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
   return direct;
 }
 
-/// Returns the operand's text: direct_rows if is_direct allows it, else along_k or along_rows with a lambda that loads
-/// `stage_lanes<T>` elements.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
   if (is_direct(view, batch_axes, rows, inner, type)) {
@@ -84,8 +82,8 @@ bool can_copy(const View& view, size_t first, DType type) {
   return view.dtype == type || (is_float(view.dtype) && is_float(type));
 }
 
-/// Copies operands that are not direct where that gains more than it costs: with asynchronous copies, products of
-/// direct operands are two to ten times as fast. Weights are copied once, when the program is loaded.
+/// Copies operands that are not direct if a copy gains more than it costs: with asynchronous copies, products of direct
+/// operands are two to ten times as fast. Weights are copied once, when the program is loaded.
 void make_direct(Lowering& lowering, const Instruction& dot, Product& p, DType type) {
   constexpr int64_t least_reuse = 32, least_work = int64_t{1} << 23;
   size_t rank = p.b.dims.size();
@@ -119,7 +117,8 @@ struct ProductKernel {
   TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
-/// Returns the GEMV on NVIDIA's matrix unit; nothing if it does not apply. Normed rows must fit registers.
+/// Returns the GEMV on NVIDIA's matrix unit; nothing if that kernel cannot compute the product: normed rows must fit in
+/// registers.
 std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
   constexpr int64_t least_k = 512, most_normed = 32;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;

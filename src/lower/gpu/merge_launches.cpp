@@ -38,7 +38,7 @@ bool meets(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
   return std::ranges::any_of(b, [&](BufferId id) { return a.contains(id); });
 }
 
-/// True if both launch the same kernels; sizes may differ.
+/// True if `a` and `b` launch the same kernels; sizes may differ.
 bool launch_alike(const LaunchStep& a, const LaunchStep& b) {
   auto is_same = [](const StepVariant& p, const StepVariant& q) { return p.kernel == q.kernel && p.from == q.from; };
   return a.kernel == b.kernel && a.work == b.work && std::ranges::equal(a.variants, b.variants, is_same);
@@ -82,7 +82,7 @@ class Merger {
   }
 
   /// Adds the step to the last group that can take it, if the step is independent of all later groups; else makes a new
-  /// group. A group can take a step that depends on it if one thread block can run both.
+  /// group. A group on which the step depends can take it if one thread block can run both.
   void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = bool(plan_.steps[i].moves);
@@ -170,7 +170,7 @@ class Merger {
         headers, [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h, "\"")); });
   }
 
-  /// True for products and convolutions. Those with the same kernel may share a launch (queries, keys and values).
+  /// True for products and convolutions: steps with the same kernel may share a launch.
   bool has_tiles(const PlanStep& step) const {
     return may_merge(step) &&
            starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "gemv_mma.h", "conv_gpu.h", "block_dot_gpu.h"});
@@ -193,14 +193,14 @@ class Merger {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Returns the only member, or merges several into one step. Its sizes begin with each member's number of blocks.
+  /// Returns the only member, or merges the members into one step.
   PlanStep merged(const LaunchGroup& group) {
     std::vector<StepId> members = group.members();
     if (members.size() == 1) return std::move(plan_.steps[members[0]]);
     return group.is_tiled ? repeated(members) : in_stages(group);
   }
 
-  /// Merges launches of one kernel into one launch; does the same for each of its variants.
+  /// Merges launches of one kernel into one launch, and their variants likewise.
   PlanStep repeated(const std::vector<StepId>& members) {
     size_t count = members.size();
     const PlanStep& first = plan_.steps[members[0]];

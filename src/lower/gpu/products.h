@@ -31,7 +31,7 @@ int64_t typical_size(const Dim& size, int64_t each = 16);
 /// True if no step of a run writes the elements of the view (weights, for example).
 bool is_constant(Lowering& lowering, const View& view);
 
-/// The most rows for which gemv_gpu is used, which reads B only once.
+/// The most rows of a product that uses gemv_gpu.h, whose kernel reads B once.
 inline constexpr int64_t max_gemv_rows = 4;
 
 /// Template arguments of kernels/gemv_gpu.h: columns that a block computes (of both matrices together, if B is twins),
@@ -48,15 +48,15 @@ struct RingShape {
   int rows = 1, stages = 3, steps = 1, threads = tasks::block_threads, shared_bytes = 0;
   Dim blocks = 0;
 };
-/// Weights of a product for gemv_mma.h: rows of k weights, which include those that fill the last block of weights.
+/// Weights of a product for gemv_mma.h: n rows of k weights, including the padding of a row's last block.
 struct RingWeights {
   Dim n;
   int64_t k;
-  int bits = 16, factor_bytes = 0;  ///< factor_bytes: scales and zero points of a row in a step
+  int bits = 16, factor_bytes = 0;  ///< factor_bytes: bytes of the scales and zero points of a row in a step
   int matrices = 1;                 ///< 2 for twins
 };
-/// Returns the shape for `m` rows of 16-bit floats, at most `at_once` of them at a time; nothing if they do not fit
-/// shared memory, or without NVIDIA's matrix unit.
+/// Returns the shape for `m` rows of 16-bit floats, of which a block multiplies at most `at_once` at a time; nothing if
+/// shared memory is too small or the GPU lacks NVIDIA's matrix unit.
 std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights& weights, const Dim& m,
                                     int64_t at_once);
 /// Returns the text of an operand of gemm_gpu with strides for rows and for k; `direct_rows` if is_direct allows it.
@@ -83,7 +83,7 @@ struct TileChoice {
     BlockTile tile;
     int64_t from;
   };
-  Dim work = 0;                     ///< for symbolic sizes: `tile` serves work below larger.front().from
+  Dim work = 0;                     ///< product of the symbolic sizes; `tile` is for work below larger.front().from
   std::vector<Larger> larger = {};  ///< sorted by `from`
 };
 /// Adds the launch `other` to `step`, of the same operands, as its variant for work from `from` on.
@@ -94,7 +94,7 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 /// Chooses a tile by measurements if there are any. Without them, a cost model chooses on Hopper for direct operands of
 /// most types; other products take the largest tile whose blocks fill the GPU, if there is one.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
-/// True if k may be split: the sizes are fixed and the product is computed in every run.
+/// True if k may be split: `sizes` are constant and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
 /// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, or of the wider accumulator type of integers
@@ -115,8 +115,8 @@ void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
-/// Returns the number of blocks for a product with this tile: one block for each tile; or, if a block loads its next
-/// tile while it stores the previous one, at most as many blocks as are resident at once.
+/// Returns the number of blocks for a product with this tile: one block for each tile and part of k. If blocks load a
+/// tile while they store the previous tile (`streams`), returns at most the number of blocks that are resident at once.
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
                 const Dim& n);
 /// The line of an epilogue between its loads and its arithmetic (kernels/gemm_operand.h, Epilogue).

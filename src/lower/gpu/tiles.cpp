@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Returns the tiles whose elements divide evenly among the threads, largest first.
+/// Returns tiles in which the elements of a k step divide evenly among the threads, largest first.
 std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
   if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit multiplies i16
@@ -74,8 +74,7 @@ int hopper_blocks_of_unit(const BlockTile& t, DType type) {
   return std::clamp(hopper_shared_bytes / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
 }
 
-/// Estimates the cycles of a product with this tile on a Hopper GPU, from three limits: matrix unit, L2 bandwidth,
-/// latency.
+/// Estimates the cycles of a product with this tile on a Hopper GPU from matrix rate, L2 bandwidth and latency.
 double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   const TileCosts& f = t.groups ? group_costs : tf32_costs;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
@@ -121,9 +120,9 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if none does, the
-/// tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into up to eight parts; a tile
-/// counts as filling the GPU if up to four parts suffice.
+/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if there is none,
+/// the tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into up to eight parts; a
+/// tile counts as filling the GPU if up to four parts suffice.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;

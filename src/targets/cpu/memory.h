@@ -19,7 +19,7 @@ struct ReleaseMemory {
 class AlignedMemory {
  public:
   AlignedMemory() = default;
-  /// Throws E401 if there is not enough memory.
+  /// Throws E401 if there is not enough memory, or `allocator` does not align it.
   explicit AlignedMemory(int64_t bytes, const HostAllocator& allocator = {});
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }

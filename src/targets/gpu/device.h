@@ -129,7 +129,7 @@ class Event {
   explicit Event(const std::shared_ptr<Device>& device);
   Handle get() const { return owned_.get(); }
   void synchronize() const;
-  /// Returns the milliseconds from `begin` to this event. Both must have happened.
+  /// Returns the milliseconds from `begin` to this event. Both events must have happened.
   float since(const Event& begin) const;
 
  private:
@@ -148,7 +148,7 @@ class Graph {
   Owned<&DriverCalls::graph_executable_destroy> owned_;
 };
 
-/// A queue of work (CUstream, hipStream_t): its own, or the caller's, which this object does not destroy.
+/// A queue of work (CUstream, hipStream_t): owned, or the caller's, which this object does not destroy.
 class Stream {
  public:
   explicit Stream(const std::shared_ptr<Device>& device);

@@ -97,9 +97,9 @@ class Driver {
   /// Loads a code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; the messages of the
   /// driver's compiler go into `log`.
   virtual int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const = 0;
-  /// Starts a kernel; `parameters` is as the drivers' launch functions take it.
+  /// Starts a kernel; `parameters` has a pointer to each kernel parameter, as for the drivers' launch functions.
   virtual int launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const;
-  /// Allows a function this much dynamic shared memory, where the driver asks for that.
+  /// Allows a function `bytes` of dynamic shared memory, if the driver requires such a call.
   virtual int allow_shared(Handle function, int bytes) const = 0;
   /// Returns the text of an error, such as "out of memory (2)".
   virtual std::string error_text(int error) const = 0;
@@ -110,7 +110,7 @@ class Driver {
   void check(int error, std::string_view doing) const;
 
  protected:
-  /// Open the first library that loads; find every symbol. Return false, with the reason in `why`, if that fails.
+  /// Open the first of `names` that loads; find every symbol in it. Return false, with the reason in `why`, on failure.
   bool open(const std::vector<std::string>& names, std::string& why);
   bool find(const std::vector<DriverSymbol>& symbols, std::string& why);
   /// Returns the address of a symbol, or null.

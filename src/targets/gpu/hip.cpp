@@ -10,8 +10,8 @@
 namespace weft::gpu {
 namespace {
 
-/// hipDeviceProp_t as hipGetDevicePropertiesR0600 fills it (the same in ROCm 6.0 to 7.2): 1,472 bytes, with room for
-/// additions. Weft reads only these fields.
+/// hipDeviceProp_t as hipGetDevicePropertiesR0600 fills it (the same in ROCm 6.0 to 7.2): 1,472 bytes, and room for
+/// additions. Weft reads a few fields by their offsets in bytes.
 struct Properties {
   char bytes[4096] = {};
   template <class T>

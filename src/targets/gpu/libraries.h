@@ -17,7 +17,7 @@ namespace weft::gpu {
 
 /// The result of searching for a library.
 struct LibrarySearch {
-  std::string name = {};                ///< "cublaslt", "cudnn", "hipblaslt", "miopen": candidates begin with it
+  std::string name = {};                ///< "cublaslt", "cudnn", "hipblaslt", "miopen"; names of candidates begin so
   std::vector<std::string> tried = {};  ///< names of files, in order
   std::string path = {};                ///< empty: there is none
   std::string why = {};

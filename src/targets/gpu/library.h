@@ -74,7 +74,7 @@ std::unique_ptr<Library> open_hipblaslt();
 std::unique_ptr<Library> open_cudnn();
 std::unique_ptr<Library> open_miopen();
 
-/// A convolution over two or three spatial axes with numbers for all sizes, in the order batch, channels, then space.
+/// The sizes of a convolution over two or three spatial axes, as numbers. Spatial axes follow the channels.
 struct ConvolutionShape {
   using Sizes = std::vector<int64_t>;
   explicit ConvolutionShape(const LibraryConvolution& convolution);

@@ -19,7 +19,7 @@ struct Call {
   bool adds;
 };
 
-/// The ranks of one ncclCommInitAll.
+/// The ranks of one call of ncclCommInitAll.
 struct Group {
   std::mutex mutex;
   std::condition_variable changed;
@@ -78,7 +78,7 @@ void run(void* data) {
 }
 
 /// Waits for the stream at a member's first call, as the real library does when it gives the devices access to each
-/// other's memory. That fails while the stream captures a graph.
+/// other's memory. Waiting fails while the stream captures a graph.
 bool connect(Member& member, void* stream) {
   if (!member.is_connected && member.group->posted.size() > 1) member.is_connected = hipStreamSynchronize(stream) == 0;
   return member.is_connected || member.group->posted.size() == 1;

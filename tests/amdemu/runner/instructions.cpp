@@ -19,7 +19,7 @@ namespace {
 /// Values of a register or of memory, such as "v1[3]=3f800000,40000000".
 struct Setting {
   std::string place;
-  int lane = -1;  ///< only this one
+  int lane = -1;  ///< the only lane, -1: all; in local memory: an address
   std::vector<std::string> values;
   bool wide() const { return values[0].size() == 16 || values[0] == "nan64"; }
   u64 value(size_t k) const { return std::stoull(values[std::min(k, values.size() - 1)], nullptr, 16); }
@@ -70,7 +70,7 @@ struct Machine {
     kernel.object = &object;
     kernel.properties = object.generation == 9 ? 0 : 1 << 10;
     kernel.resource1 = 31 | 3 << 16;  // 256 registers; denormals are kept
-    kernel.resource3 = 31;            // half of them accumulators
+    kernel.resource3 = 31;            // 128 of the registers are accumulators
     group.lds.resize(1024);
     wave = new_wave(kernel, group, 0);
     std::fill(std::begin(wave->s), std::end(wave->s), 0);

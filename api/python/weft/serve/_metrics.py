@@ -20,13 +20,13 @@ def labels(**given: object) -> str:
 
 
 class Metrics:
-    """Counts of HTTP requests by model and status, and a histogram of the durations of successful ones. `_queues` adds the
-    figures of the request queues."""
+    """Counts of inference requests over HTTP by model and status, and a histogram of the durations of successful requests.
+    `_queues` adds the figures of the request queues."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._counts: dict[tuple[str, int], int] = {}
-        self._times: dict[str, list[float]] = {}  # by model: successful requests per bucket of BOUNDS, then the sum of seconds
+        self._times: dict[str, list[float]] = {}  # by model: successful requests per bucket of BOUNDS and above, then the sum of seconds
 
     def count(self, model: str, status: int, seconds: float) -> None:
         if model not in self._repository.models:

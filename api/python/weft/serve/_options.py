@@ -51,7 +51,7 @@ class Options:
     batch_delay: float = 0.002
     max_batch: int = 64
     queue: int = 256
-    deadline: float = 0.0  #: of requests that name none; 0: none
+    deadline: float = 0.0  #: deadline in seconds of requests that name none; 0: no deadline
     host: str = "127.0.0.1"
     port: int = 8000
     grpc_port: int | None = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message classes of v2.proto. They are made from the file at their first use, because generated code would require one version of
-protobuf. The reader knows only the parts of the language that the file uses."""
+protobuf. `Reader` knows only the parts of the language that the file uses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reader:
         return word
 
     def until(self, end: str) -> Iterator[str]:
-        """Yields the first word of each entry, and reads the closing brace."""
+        """Yields the first word of each entry up to the word `end`, which it also reads."""
         while self.peek() != end:
             yield self.take()
         self.take(end)

@@ -104,7 +104,7 @@ class Served:
         return [Output(port.name, port.dtype, value) for port, value in zip(self.outputs, values, strict=True)]
 
     async def retire(self) -> None:
-        """Waits until open requests are answered, then releases the program."""
+        """Waits until open requests are answered, then closes the queue."""
         await self._idle.wait()
         if self._loop:
             self._loop.remove_reader(self.queue.fileno())
@@ -244,7 +244,7 @@ class Repository:
                     del self.models[name]
 
     def _outdated(self, name: str, found: dict[str, Path]) -> list[str]:
-        """Returns the versions to drop. Those not in `found` are dropped if their file is gone or a version in `found` is ready."""
+        """Returns the versions to drop: those that are not in `found`, if their file is gone or a version in `found` is ready."""
         entries = self.models[name]
         has_newer = any(entries[version].served for version in found)
         return [v for v, entry in entries.items() if v not in found and (has_newer or not entry.path.exists())]
@@ -256,7 +256,7 @@ class Repository:
             await self._load(name, version, entry)
 
     async def _load(self, name: str, version: str, entry: Entry) -> None:
-        """Loads a version. A version that was loaded before is served until the new program is ready."""
+        """Loads a version from its file. A program that was loaded before is served until the new one is ready."""
         mark = mark_of(entry.path)
         try:
             served = await asyncio.to_thread(Served, name, version, entry.path, self.options)
@@ -321,7 +321,7 @@ class Repository:
         return rows
 
     async def load(self, name: str) -> None:
-        """Loads all versions of a known model again, also after `unload`."""
+        """Loads the versions of a known model again, also after `unload`. Raises Refused at the first that fails."""
         async with self._lock:
             if name not in self.models:
                 raise Refused(404, f"there is no model '{name}'")

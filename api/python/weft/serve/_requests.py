@@ -24,7 +24,7 @@ class Parameters:
 
 
 def parameters_of(given: dict[str, Any]) -> Parameters:
-    """Checks the parameters of a request. `timeout` is in microseconds, as in Triton."""
+    """Checks and converts the parameters of a request. Their `timeout` is in microseconds, as in Triton."""
     if unknown := sorted(set(given) - PARAMETERS):
         raise bad(f"the parameter '{unknown[0]}' of a request is not supported; these are: {', '.join(sorted(PARAMETERS))}")
     timeout, binary = given.get("timeout", 0), given.get("binary_data_output", False)

@@ -69,7 +69,7 @@ def flat(data: Any, name: str) -> list[Any]:
 
 
 def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
-    """Converts elements to an array of the type. Raises Refused for elements of another kind, integers out of range."""
+    """Converts elements to an array of the type; of bf16, an array of their bits. Raises Refused for elements that do not fit."""
     kinds = set(map(type, data))
     allowed = {bool} if dtype == "bool" else {int, float} if dtype in ("f16", "f32", "f64", "bf16") else {int}
     if not kinds <= allowed:

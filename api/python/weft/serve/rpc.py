@@ -212,7 +212,7 @@ def from_plain(class_: Any, values: dict[str, Any]) -> Any:
 
 
 async def start(repository: Repository) -> tuple[Any, int]:
-    """Starts the server; returns it and its port."""
+    """Starts the server. Returns the server and its port."""
     options = repository.options
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", options.max_request), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((handlers(repository),))

@@ -42,7 +42,7 @@ def host_of(text: str) -> str:
 
 
 class Guard:
-    """Refuses requests without the token (if there is one) and requests that a browser sends for another site. A server
+    """Refuses requests without the token, if there is one (OPEN_PATHS need none), and requests of pages of other sites. A server
     on a loopback address also refuses other host names."""
 
     def __init__(self, app: Any, options: Options) -> None:

@@ -45,7 +45,7 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     case Fn::min: return out.add("Min", x);
     case Fn::max: return out.add("Max", x);
     case Fn::fmod: return out.add("Mod", x, {{"fmod", int64_t{1}}});
-    case Fn::expm1: {  // 2 sinh(x / 2) e^(x / 2), which is exact near 0
+    case Fn::expm1: {  // 2 sinh(x / 2) e^(x / 2), which is accurate near 0
       std::string half = out.add("Mul", {x[0], number(0.5)});
       return out.add("Mul", {out.add("Mul", {out.add("Sinh", {half}), number(2)}), out.add("Exp", {half})});
     }
@@ -299,7 +299,7 @@ Names write(Out& out, const Instruction& i, const Bind& op) {
   return {};
 }
 
-/// Calls `write` for the operator if it is one of these types; returns false otherwise.
+/// Calls `write` if the operator is one of the types T; returns false otherwise.
 template <class... T>
 bool write_as(Out& out, const Instruction& i, Names& results) {
   return ((i.is<T>() && (results = write(out, i, *i.as<T>()), true)) || ...);

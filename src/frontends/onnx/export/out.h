@@ -43,10 +43,9 @@ class Out {
 
   const std::string& name(Value value) const { return names_.at(value); }
   void set_name(Value value, std::string name) { names_.insert_or_assign(value, std::move(name)); }
-  /// Returns an unused name.
   std::string new_name(const std::string& base);
 
-  /// Sets the source, a node of the imported model. It gives later nodes their names, and errors name it.
+  /// Sets the source, a node of the imported model. Later nodes are named after the source, and errors mention it.
   void set_source(const std::string& source) { source_ = source; }
   const std::string& source() const { return source_; }
 
@@ -64,7 +63,7 @@ class Out {
   std::string size(const Dim& dim);
   /// Returns the name of a value i64[count] that holds the sizes.
   std::string sizes(const Dims& dims);
-  /// Lets later nodes use the symbols among the sizes of `value`: each is read from its axis.
+  /// Lets later nodes use the symbols among the sizes of `value`: each symbol is read from its axis.
   void learn_symbols(Value value);
   /// Lets later nodes read the symbol from element `index` of the i64 vector `list`.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);

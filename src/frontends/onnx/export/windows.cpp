@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Transposes x to ONNX's layout, channels first, or with `is_back` from that layout.
+/// Transposes x from `layout` to ONNX's layout, which is channels first, or with `is_back` back to `layout`.
 std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank, bool is_back) {
   if (layout == Layout::channels_first) return x;
   std::vector<int64_t> order = {0, rank - 1};
@@ -24,10 +24,10 @@ std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank
   return out.add("Transpose", {x}, {{"perm", order}});
 }
 
-/// The attribute `pads`: the padding before each axis, then after each; 0 for unknown padding.
+/// The attribute `pads`: the padding before each axis, then the padding after each axis; 0 for unknown padding.
 struct Pads {
   std::vector<int64_t> numbers;
-  bool are_known = true;  ///< all are known and at least 0, as the attribute requires
+  bool are_known = true;  ///< all numbers are known and at least 0, as the attribute requires
 };
 
 Pads pads_of(const Dims& begin, const Dims& end) {

@@ -37,8 +37,7 @@ Tensor to_tensor(const TensorData& data) {
     tensor.strings = std::make_shared<const std::vector<std::string>>(data.strings.begin(), data.strings.end());
     return tensor;
   }
-  // Many parts of the compiler read small tensors element by element, so these get aligned memory. Large ones stay in
-  // place.
+  // The compiler reads small tensors element by element, so these get aligned memory. Large tensors stay in the file.
   constexpr size_t small = 1 << 16;
   if (data.bytes.size() <= small) tensor.data = Bytes::copy(data.bytes);
   return tensor;

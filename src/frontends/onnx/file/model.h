@@ -78,7 +78,7 @@ enum class AttributeKind : uint8_t {
 };
 std::string to_string(AttributeKind kind);
 
-/// One attribute of a node. A single tensor, graph, type or sparse tensor is stored as a list of one.
+/// One attribute of a node. A single tensor, graph, type or sparse tensor is stored as a list with one element.
 struct Attribute {
   std::string_view name;
   AttributeKind kind = AttributeKind::undefined;

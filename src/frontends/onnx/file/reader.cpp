@@ -27,7 +27,7 @@ int64_t count(const std::vector<T>& list) {
   return static_cast<int64_t>(list.size());
 }
 
-/// The fields of an AttributeProto; `type` selects the one that is kept.
+/// The fields of an AttributeProto; `type` selects the field that is kept.
 struct AttributeFields {
   int64_t type = 0;
   float number = 0;
@@ -53,7 +53,7 @@ std::vector<float> joined_floats(const std::vector<std::span<const std::byte>>& 
   return out;
 }
 
-/// Returns the last 160 bytes of a path, so that nested graphs do not each keep a path as long as their depth.
+/// Returns the last 160 bytes of a path, so that the paths of nested graphs do not grow with their depth.
 std::string path_tail(std::string path) {
   constexpr size_t longest = 160;
   return path.size() <= longest ? path : cat("...", std::string_view(path).substr(path.size() - longest));
@@ -154,8 +154,7 @@ TypeProto read_tensor_type(Wire wire, TypeProto::Kind kind) {
 
 TypeProto read_type(Wire wire, int depth);
 
-/// Reads a container's type. A sequence or optional has its inner type in field 1. A map has its key type in field 1
-/// and its value type in field 2.
+/// Reads a container's type. Field 1 has the inner type; a map has its key type in field 1, its value type in field 2.
 TypeProto read_container_type(Wire wire, TypeProto::Kind kind, int depth) {
   TypeProto type{.kind = kind};
   uint32_t inner_field = kind == TypeProto::Kind::map ? 2 : 1;
@@ -408,7 +407,7 @@ void check_versions(Model& model, const ReadOptions& options) {
   }
 }
 
-/// True if the first field could be one of ModelProto's.
+/// True if the first field could be a field of ModelProto.
 bool starts_like_a_model(std::span<const std::byte> file) {
   if (file.size() < 2) return false;
   constexpr int numbers[] = {1 << 3, 5 << 3};

@@ -14,11 +14,11 @@ constexpr int64_t newest_opset = 28;
 constexpr int64_t newest_ir_version = 14;
 
 struct ReadOptions {
-  std::filesystem::path external_data_dir = {};  ///< folder of external weights; empty: the model's
+  std::filesystem::path external_data_dir = {};  ///< folder of external weights; empty: the model's folder
   std::string source = {};                       ///< name for messages of a model given as bytes
   int64_t assume_opset = 0;                      ///< read ONNX's own operators as of this opset; 0: as the model says
   int64_t max_nodes = 0;                         ///< limit of nodes in the file; 0: 10,000,000
-  int64_t max_nesting = 256;                     ///< limit of graphs within graphs
+  int64_t max_nesting = 256;                     ///< greatest depth of nested graphs
 };
 
 /// Reads a model file without copying it: the result holds views into the mapping. Files over 2 GiB are fine. Throws

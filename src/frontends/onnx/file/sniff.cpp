@@ -84,7 +84,6 @@ void fail_not_a_model(std::span<const std::byte> file, const std::string& source
             ".weft");
 }
 
-/// Refuses files of PyTorch and TensorFlow, with a hint how to export the model.
 static void refuse_frameworks(std::string_view file, const std::string& name) {
   if (zip_names(file, "serialized_exported_program") || zip_names(file, "archive_format"))
     fail_file("E102", cat(name, " is a program of torch.export (.pt2), not an ONNX model"),

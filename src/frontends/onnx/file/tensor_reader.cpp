@@ -68,7 +68,7 @@ DType checked_type(const Fields& f) {
   fail_tensor(f, "E149", cat("has element type ", f.type, ", which Weft does not know"));
 }
 
-/// Returns the product of the dims; throws E146 or E150.
+/// Returns the product of the dims; throws E146 for an overflow, E150 for a negative dim.
 int64_t checked_count(const Fields& f) {
   auto is_negative = [](int64_t d) { return d < 0; };
   if (auto bad = std::ranges::find_if(f.dims, is_negative); bad != f.dims.end()) {
@@ -91,7 +91,7 @@ uint64_t checked_bytes(const Fields& f, DType type, int64_t count) {
   return total_bits / 8 + (total_bits % 8 != 0);
 }
 
-/// Refuses more or fewer bytes than the dims require; `available` is the size of the file.
+/// Throws unless `have` equals `need`: E147 if `need` exceeds `available`, the size of the file, else E148.
 void require_bytes(const Fields& f, DType type, uint64_t need, uint64_t have, uint64_t available) {
   if (have == need) return;
   fail_tensor(f, need > available ? "E147" : "E148",
@@ -133,8 +133,7 @@ Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& f
   return Bytes(std::move(joined));
 }
 
-/// Returns the low `width` bytes of each number: files may store elements of 8 to 64 bits, and packed smaller ones, as
-/// numbers.
+/// Returns the low `width` bytes of each number: an element, or a byte of packed elements of fewer than 8 bits.
 Bytes narrow(const std::vector<int64_t>& values, size_t width) {
   std::vector<std::byte> out(values.size() * width);
   for (size_t i = 0; i < values.size(); ++i) std::memcpy(out.data() + i * width, &values[i], width);

@@ -226,7 +226,7 @@ void Call::expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks)
 
 void Call::check_attributes() const {
   for (size_t i = 0; i < used_.size(); ++i) {
-    // Before opset 6 this attribute was a hint about memory.
+    // Before opset 6, `consumed_inputs` was a hint about memory.
     bool is_hint = opset_ < 6 && node_.attributes[i].name == "consumed_inputs";
     if (!used_[i] && !is_hint)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].name), "' that it does not know"));

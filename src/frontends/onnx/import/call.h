@@ -20,7 +20,8 @@ struct Scope;
 class Importer;
 
 /// The node that is being translated: its inputs and attributes. An operator is a function that takes a Call and
-/// returns the values of the node's outputs. It reads every attribute of the node; an unread one is an error (E141):
+/// returns the values of the node's outputs. The function reads every attribute of the node; an unread attribute is an
+/// error (E141):
 ///
 ///     Values concat(Call& c) {
 ///       return {c.emit(Concat{.axis = c.axis(c.integer("axis"), c.input(0).rank())}, c.inputs())};
@@ -37,11 +38,10 @@ class Call : public frontend::Builder {
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   Value input(size_t i) const;           ///< E140 if it is not given
   Value optional_input(size_t i) const;  ///< null if it is not given
-  Values inputs(size_t from = 0) const;  ///< all from `from` on; E140 if one is not given
+  Values inputs(size_t from = 0) const;  ///< inputs `from`, `from` + 1 ...; E140 if one is not given
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
-  /// Throws E140 if the node has fewer than `least` or more than `most` inputs.
   void expect_inputs(size_t least, size_t most) const;
-  /// Takes pairs of an input's number and its rank. Throws E151 for a given input of another rank.
+  /// Takes pairs of an input's number and the rank it needs. Throws E151 for a given input of a different rank.
   void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
@@ -51,13 +51,12 @@ class Call : public frontend::Builder {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// Returns the only element of integer input `i`, as `sizes` does; E140 if the input has several elements or none.
   Dim size(size_t i, int64_t least = 0) const;
-  /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
-  /// depends on a symbol.
+  /// Returns the elements of integer input `i`: E159 if unknown until the run, E122 if one depends on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t integer_input(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   /// Returns the tensor in input `i` if it is constant, otherwise nothing.
   std::optional<Tensor> constant(size_t i) const;
-  /// Returns the tensor in input `i`; E159 if it is not constant. `what` names it in the error: "sizes".
+  /// Returns the tensor in input `i`; E159 if it is not constant. `what` names the input in the error: "sizes".
   Tensor require_constant(size_t i, std::string_view what) const;
   /// Returns the single number in input `i`, which must be constant.
   double number_input(size_t i, std::string_view what) const;

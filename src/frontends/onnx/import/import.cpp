@@ -326,7 +326,7 @@ bool names_size(std::string_view text) {
 Dim Importer::declared_dim(const Dimension& dim) {
   if (dim.value && *dim.value >= 0) return *dim.value;
   if (dim.value || !names_size(dim.name)) return program_->fresh_symbol("d");
-  // Exporters name sizes "past + seq". Such a name is an expression if each name in it is also the name of a size.
+  // Exporters name sizes "past + seq". Such a text is an expression if each name in it is also the name of a size.
   std::vector<std::string> unknown;
   auto symbol_of = [&](std::string_view name) {
     if (!plain_names_.contains(name)) unknown.emplace_back(name);
@@ -414,7 +414,7 @@ std::optional<Tensor> Importer::initial_value(std::string_view name) const {
   return std::nullopt;
 }
 
-/// Adds an input of the program. It is optional if it has an initializer.
+/// Adds an input to the program. The input is optional if `initial` is given.
 void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope) {
   ValueInfo known = input;
   if (initial && !known.type.element) known.type.element = initial->dtype;
@@ -465,7 +465,7 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 }
 
 /// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
-/// Returns false if none is left. Decisions in `known` are no guesses and stay.
+/// Returns false if all guesses were flipped. Decisions in `known` are the caller's and stay.
 static bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);
@@ -545,7 +545,7 @@ Value Importer::output(std::string_view name, Scope& scope) {
     problems_.push_back(
         fault("E133", cat("graph output '", printable(name), "' has no producer"), {}, names_like(name, scope)));
   }
-  if (!value) scope.failed.insert(name);  // so that nodes that read it are not reported too
+  if (!value) scope.failed.insert(name);  // so that readers of this output are not reported too
   return value;
 }
 
@@ -559,7 +559,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // A problem of the node's body that was reported before gets this error's reason if it has none.
+      // A problem of the node's body that was reported before gets this error's reason if the problem has none.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);

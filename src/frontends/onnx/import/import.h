@@ -13,14 +13,14 @@
 
 namespace weft::onnx {
 
-/// A node of the main graph, and why it cannot be translated or was not checked (it reads the result of such a node).
+/// A node of the main graph, and why it was not translated: its own fault, or the fault of a node that it depends on.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
 };
 
 /// An assumption about two sizes that decides the rank of a value: which branch of an If is taken, or whether Squeeze
-/// removes an axis. The program checks it by a guard.
+/// removes an axis. A guard of the program checks the assumption.
 struct SizeDecision {
   Guard::Kind kind = Guard::Kind::equal;
   Dim a, b;
@@ -31,7 +31,7 @@ std::string to_string(const SizeDecision& decision);
 
 struct SizeDecisions {
   std::map<std::string, bool> given = {};  ///< outcomes that the caller gives, by the decision's text
-  std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
+  std::vector<SizeDecision> made = {};     ///< decisions made for the program, in the order of its nodes
 };
 
 /// An operand that must be known at compile time: axes, steps, the condition of some If nodes.
@@ -46,29 +46,28 @@ struct StaticOperand {
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
   bool is_all = false;            ///< true if all errors of the import are about these operands
-  std::vector<Port> inputs = {};  ///< of the model
+  std::vector<Port> inputs = {};  ///< the model's inputs
 };
 
 struct ImportOptions {
-  /// Sizes of graph inputs that replace the model's, by input name. Symbols in them become symbols of the program.
+  /// Sizes of graph inputs, by name, instead of the model's sizes. Symbols in them become symbols of the program.
   std::map<std::string, Dims> shapes = {};
   /// Bounds of the model's symbolic sizes, by name.
   std::map<std::string, Symbol> symbols = {};
   /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Names (* and ? match) of graph inputs that become constants, their initializer's value, instead of inputs.
+  /// Names of graph inputs that become constants with their initializer's value; may have wildcards * and ?.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they replace ONNX's of the same name
   int64_t max_nodes = 0;               ///< limit after functions are expanded; 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;           ///< limit of graphs within graphs and of functions within functions
   SizeDecisions* decisions = nullptr;  ///< takes the caller's decisions and receives the importer's
-  /// If set, receives the faults of nodes, and the import goes on: the program then contains the nodes that could be
-  /// translated.
+  /// If set, receives the faults of nodes, and the import goes on with the nodes that can be translated.
   std::vector<NodeFault>* faults = nullptr;
   StaticNeeds* needs = nullptr;  ///< if the import fails: receives the model's needs
 };
 
-/// Translates a model into a program. A named size becomes a symbol of that name, an unnamed one a new symbol. Each
+/// Translates a model into a program. A named size becomes a symbol of that name, an unnamed size a new symbol. Each
 /// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
 /// One error lists the faults of the model, at most 50: operators that Weft lacks (E120, E121); faults of the graph

@@ -19,7 +19,7 @@ using Bindings = std::unordered_map<std::string_view, const Attribute*>;
 /// The named values of a graph or function body, and state that its nodes share.
 struct Scope {
   Scope* outer = nullptr;          ///< the graph around this one; null for the main graph and for functions
-  frontend::Body* body = nullptr;  ///< where its instructions go
+  frontend::Body* body = nullptr;  ///< receives the instructions
   const std::vector<OpsetImport>* opsets = nullptr;
   const Bindings* bindings = nullptr;  ///< the call's attributes; null outside of functions
   std::string within = {};             ///< " in function F of node 3 ..."
@@ -29,13 +29,13 @@ struct Scope {
   std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
 
   Module& module() const { return *body->module; }
-  /// Returns the scope of a graph inside this one; its instructions go to `other`.
+  /// Returns the scope of a graph inside this one; `other` receives the graph's instructions.
   Scope inner(frontend::Body& other) {
     return {.outer = this, .body = &other, .opsets = opsets, .bindings = bindings, .within = within};
   }
 };
 
-/// Translates a model; see import.h. Operators with bodies call back into it.
+/// Translates a model; see import.h. Operators with bodies (If, Loop) call its functions.
 class Importer {
  public:
   /// `options.decisions` must be set.
@@ -44,14 +44,14 @@ class Importer {
 
   /// Returns the value that `name` means in `scope`; null if there is none.
   Value find(Scope& scope, std::string_view name) const;
-  /// Translates `graph` into scope.module(). Its inputs must be in `scope` already. Returns its outputs.
+  /// Translates `graph` into scope.module(). The graph's inputs must be in `scope` already. Returns the outputs.
   Values body(const Graph& graph, Scope& scope);
-  /// Returns the type that a graph input declares. Named sizes become symbols of these names, others new symbols.
+  /// Returns the type that a graph input declares. Named sizes become symbols of these names, open sizes new symbols.
   Type declared_type(const ValueInfo& value);
   /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
-  /// Returns whether `kind` holds between `a` and `b`, for operators that must know it at compile time. If the bounds
-  /// of their symbols leave both outcomes possible, takes the caller's decision, else `guess`, and adds a guard.
+  /// Returns whether `kind` holds between `a` and `b`, for operators that need the answer at compile time. If the
+  /// bounds of symbols leave both outcomes possible, takes the caller's decision, else `guess`, and adds a guard.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
   /// Removes the modules that were added since `mark`, and all decisions after the first `decisions`.
   void forget_since(Program::Mark mark, size_t decisions);
@@ -107,7 +107,7 @@ class Importer {
   std::unordered_map<std::string, const Function*> functions_;
   std::unordered_map<const Function*, int64_t> function_sizes_;
   std::unordered_map<const Graph*, std::vector<std::string_view>> outer_names_;
-  std::set<std::string, std::less<>> plain_names_;                   ///< sizes of inputs that are a single name
+  std::set<std::string, std::less<>> plain_names_;                   ///< names of input sizes that are no expressions
   std::unordered_map<std::string_view, const TensorData*> initial_;  ///< initializers of the main graph
   std::unordered_map<std::string_view, const SparseTensor*> initial_sparse_;
   std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's attention operators, with which exporters of onnxruntime replace whole blocks of nodes.
+// com.microsoft's attention operators. onnxruntime's exporters replace groups of nodes by these operators.
 
 #include <cmath>
 
@@ -33,9 +33,9 @@ Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
 }
 
-/// Returns which keys are valid. `mask` has lengths [batch] (or [3 * batch + 2], which begins with lengths), ends and
-/// starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, longest, longest],
-/// where `longest` is the model's maximum number of tokens.
+/// Returns a bool mask of the valid keys. `mask` holds the number of valid keys [batch] (or [3 * batch + 2], where
+/// these numbers come first), ends and starts of valid keys [2 * batch], or a flag for each key: [batch, keys], [batch,
+/// rows, keys] or [batch, 1, longest, longest], where `longest` is the model's maximum number of tokens.
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
     Expr key = along(iota(c, keys), 3, 4);
@@ -50,7 +50,7 @@ Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const D
   return mask > 0;
 }
 
-/// Returns the sum of the node's mask (`counted` is true for valid keys) and its bias of the scores; null without both.
+/// Returns an additive mask: the node's mask (`counted` is true for valid keys) plus `bias`; null if both are null.
 Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type) {
   Value mask = counted;
   if (counted) {  // masked keys get a finite negative number, not -inf, as in the models' training
@@ -76,8 +76,8 @@ Expr part_of_packed(Expr packed, int64_t i) {
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
 
-/// Returns query, key and value from inputs that are separate, packed in one or two tensors, or (k and v) split into
-/// heads. Adds the bias to separate inputs.
+/// Returns query, key and value from inputs that are separate, packed in one or two tensors, or (k and v) already split
+/// into heads. Adds the bias to separate inputs.
 Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   Expr q = arg(c, 0);
   if (q.rank() == 5) return {part_of_packed(q, 0), part_of_packed(q, 1), part_of_packed(q, 2)};
@@ -104,7 +104,7 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
 }
 
 /// Returns a cache in the order of the beams. Beam search does not reorder caches: beams[batch, beam, token] is the
-/// beam that holds a past token in its cache row.
+/// beam with the cache row that holds a past token of `beam`.
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];
@@ -118,11 +118,11 @@ Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   return transpose(Expr{&c, c.emit(GatherNd{}, {transpose(cache, {0, 2, 1, 3}), index})}, {0, 2, 1, 3});
 }
 
-/// The keys and values of earlier runs, followed by the new ones.
+/// The keys and values of earlier runs, followed by the new keys and values.
 struct Cached {
   Expr k, v;
   Expr seen;              ///< the number of tokens before the first query, a scalar
-  Dim past = 0;           ///< the past length, if it is known as a size
+  Dim past = 0;           ///< the number of past tokens; unused if has_room
   bool has_room = false;  ///< the caller's buffer has room behind the last token
 };
 
@@ -135,8 +135,8 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
 }
 
-/// Returns the sum of the terms that hide keys: the node's mask and bias, and if `causal` a mask of the keys after each
-/// query (also of the unused end of a buffer).
+/// Returns an additive mask or null: the sum of the node's mask and bias, and if `causal` of a mask that hides the keys
+/// after each query, including the unused end of a buffer.
 Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
   Value counted;
@@ -181,7 +181,7 @@ Values multi_head_attention(Call& c) {
 
 Values decoder_masked_attention(Call& c) {
   c.ignore("past_present_share_buffer"), c.ignore("output_qk");
-  c.optional_input(8);  // the number of beams is also a size of the indirection
+  c.optional_input(8);  // input 8 is the number of beams, which is also a size of input 9
   return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
 }
 
@@ -197,7 +197,8 @@ Heads projected(Call& c, Expr all, int64_t heads) {
           split_heads(c, slice(all, 2, size[0] + size[1], size[2]), heads)};
 }
 
-/// Imports Attention. Past and present are keys and values stacked: [2, batch, heads, tokens, size].
+/// Imports Attention and QAttention from `product`, x times the weight. Past and present are keys and values stacked:
+/// [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
   c.ignore("rotary_embedding_dim");  // used with do_rotary only
@@ -244,9 +245,8 @@ Values quantized_attention(Call& c) {
   return attention_of(c, matmul(real(0, 3, 6), real(1, 4, 7)), {.mask = 5, .past = 8});
 }
 
-/// Returns T5's bias of scores: a learnt number for each head and bucket of distances, [1, heads, rows, keys]. Half of
-/// the buckets hold one distance each. For longer distances, up to max_distance, the bucket's number grows with the
-/// logarithm of the distance.
+/// Returns T5's bias of scores, [1, heads, rows, keys]: a learnt number for each head and bucket of distances. Half of
+/// the buckets hold one distance each; the other buckets hold ranges that grow with the distance, up to max_distance.
 Values relative_position_bias(Call& c) {
   Expr table = arg(c, 0);  // [buckets, heads]
   double most = static_cast<double>(c.integer("max_distance"));

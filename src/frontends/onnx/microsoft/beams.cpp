@@ -84,7 +84,7 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
   Expr given = arg(c, 0), tokens = first_tokens(c, type, given.dims()[0]);
   expect_room(c, tokens.dims()[1], most);
-  Value mask;  // stays null for Whisper: onnxruntime ignores the mask there
+  Value mask;  // null for Whisper, for which onnxruntime ignores the mask
   if (type == ModelType::t5)
     mask = c.has_input(9) ? convert(arg(c, 9), DType::i32) : without_leading_padding(c, given, pad);
   EncoderStates states = encode(c, tokens, mask, beams);
@@ -168,7 +168,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   Expr beam = apply(Fn::div, place, size), token = place - beam * size;
   Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
   Expr factor = length_factor(b, r, length);
-  // Of the best k candidates, those that append the end token are finished.
+  // A candidate is finished if it is among the best k and appends the end token.
   Expr finished = slice(ends, 1, 0, k) & goes_on;
   Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
   keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);
@@ -214,7 +214,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
           .used = full(c, DType::i64, {r.batch, 1}, 0)};
 }
 
-/// Chooses the first token, runs the loop that chooses the others, and returns the final beams.
+/// Chooses the first token, runs the loop that chooses the other tokens, and returns the final beams.
 Beams searched(Call& c, const BeamRules& r, const Generator& g, Beams beams) {
   Dim given = g.tokens.dims()[1], rows = r.batch * Dim(r.beams);
   Expr scores = ruled(c, r.rules, logarithms(c, g.first.scores), g.tokens);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's attention over caches of keys and values [batch, kv_heads, tokens, size]: SparseAttention, and
-// GroupQueryAttention with caches that have room behind the last token, are quantised, or hold only the last tokens.
+// com.microsoft's attention over caches of keys and values [batch, kv_heads, tokens, size]: SparseAttention and
+// GroupQueryAttention (with caches that may have unused room, be quantised, or hold only the last tokens).
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/ops/attention.h"
@@ -9,7 +9,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns q, k and v, from separate inputs or one packed input; applies RMS norms to q and k if the node has weights.
+/// Returns q, k and v, from separate inputs or one packed input; input `norms` and the next are weights of RMS norms.
 Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   Expr q = arg(c, 0);
   auto normalised = [&](Expr x, size_t weight, const char* own_epsilon) {
@@ -34,8 +34,8 @@ Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   return {normalised(h.q, norms, "q_norm_epsilon"), normalised(h.k, norms + 1, "k_norm_epsilon"), h.v};
 }
 
-/// Adds a key with score `sink` in each row and value 0, so that the other probabilities can sum to less than 1.
-/// Returns the mask with the added key.
+/// Adds a key with score `sink` in each row and value 0, so that the probabilities of the node's keys can sum to less
+/// than 1. Returns the mask with the added key.
 Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
   auto longer = [&](Expr x) {
     Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
@@ -54,8 +54,8 @@ struct Storage {
   Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: not scaled
   int64_t width = 0;
 
-  /// Returns x in this format. Integers are rounded half to even and saturate. Two 4-bit numbers, plus 8 each, share a
-  /// byte, the first in the low bits.
+  /// Returns x in this format. Integers are rounded half to even and saturate. A byte holds two 4-bit numbers, each
+  /// plus 8, the first in the low bits.
   Expr stored(Call& c, Expr x, DType type) const {
     if (!scale) return x;
     Expr q = convert(x, DType::f32) / Expr{&c, scale};
@@ -107,8 +107,8 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 
 // --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
-/// The number of tokens in each sequence, and the position of its first new token. If there are as many new tokens as
-/// the longest sequence has, they are a prompt and start at position 0.
+/// The number of tokens in each sequence, and the position of its first new token. If the longest sequence has new
+/// tokens only, all new tokens are a prompt and start at position 0.
 struct NewTokens {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
@@ -125,7 +125,7 @@ Expr rotated_heads(Call& c, Expr x, Value positions, size_t cosine) {
   return rotary_embedding(c, x, positions, arg(c, cosine), arg(c, cosine + 1), part, c.flag("rotary_interleaved"));
 }
 
-/// Applies the rotary embedding to q and k if do_rotary is set. `given` holds the positions; null: from `at.start` on.
+/// Applies the rotary embedding to q and k if do_rotary is set. Positions are `given`, or from `at.start` on.
 void turn(Call& c, Heads& h, const NewTokens& at, Value given, size_t cosine) {
   c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
@@ -147,7 +147,7 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. If its number of heads is symbolic, a guard requires it to equal that of `fresh`.
+/// Returns the cache in an input. A guard requires that a symbolic number of heads equals the heads of `fresh`.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
@@ -166,7 +166,7 @@ Keys appended(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
 }
 
 /// Writes the new tokens into caches of C slots, which hold the last tokens only, in order from slot 0 on. After T
-/// tokens, a cache holds all T if T <= C, else T - G * ceil((T - C) / G), where G = C - window + 1.
+/// tokens, a cache holds all T if T <= C, else the last T - G * ceil((T - C) / G), where G = C - window + 1.
 Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs, int64_t window) {
   if (!c.has_input(3)) c.fail("E140", "needs caches for sliding_window_cache");
   Dim places = c.input(3).dims()[2], fresh = h.k.dims()[2], all = places + fresh;
@@ -276,8 +276,8 @@ Values group_query_attention(Call& c) {
 
 // --- SparseAttention -------------------------------------------------------------------------------------------------
 
-/// Returns which blocks of keys each block of queries attends to, bool[layouts, blocks * blocks]. The input is
-/// compressed sparse rows: row pointers [layouts, blocks + 1] and column indices [layouts, most], -1 after the last.
+/// Returns bool[layouts, blocks * blocks]: true if a block of queries (row) attends to a block of keys (column). Reads
+/// compressed sparse rows: row pointers [layouts, blocks + 1], column indices [layouts, most] (-1: unused).
 Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Dim layouts = pointers.dims()[0], blocks = pointers.dims()[1] - 1, most = columns.dims()[1];
   pointers = convert(pointers, DType::i64), columns = convert(columns, DType::i64);

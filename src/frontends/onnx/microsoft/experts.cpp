@@ -43,16 +43,16 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
 Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
-/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores). Their probabilities are
-/// the weights, scaled to add up to 1 if the node asks for it.
+/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores). The weights are these
+/// probabilities, with normalize_routing_weights scaled to add up to 1.
 Routes routes_of(Call& c) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));
   return {top.index, c.flag("normalize_routing_weights") ? adding_up_to_1(top.value) : top.value};
 }
 
-/// Returns QMoE's routes: the k experts with the highest scores. Their weights are the softmax of these k scores, or
-/// elements of input `router_weights`.
+/// Returns QMoE's routes: the k experts with the highest scores. The weights are the softmax of these k scores, or
+/// elements of input `router_weights`, with normalize_routing_weights scaled to add up to 1.
 Routes quantized_routes_of(Call& c, size_t router_weights) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, scores, preferred_count(c, scores.dims()[1]));
@@ -64,7 +64,7 @@ Routes quantized_routes_of(Call& c, size_t router_weights) {
 
 /// The (token, expert) pairs sorted by expert, in blocks of rows. The rows of each expert begin a new block.
 struct Blocks {
-  Dim count, rows;  ///< the number of blocks, and of rows in each
+  Dim count, rows;  ///< the number of blocks, and of rows in each block
   Expr expert;      ///< the expert of each block; -1 for unused blocks
   Expr token;       ///< the token in each row [count * rows]; 0 in unused rows
   Expr place;       ///< the row that holds each (token, expert) pair [tokens * k]
@@ -198,7 +198,7 @@ Values experts(Call& c) {
   return mixture(c, e, routes_of(c));
 }
 
-/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits, the first in the low bits; returns `count` for each row.
+/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits, the first in the low bits; returns `count` of each row.
 Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
   Expr bytes = arg(c, input);
   if (bytes.dtype() != DType::u8) c.fail("E141", cat("needs u8 for packed weights, has ", bytes.value.shape()));
@@ -282,8 +282,8 @@ Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t 
   return reshape(all, scores.dims()) > 0;
 }
 
-/// Computes the weights of experts for each token. They are log(sigmoid(score)) of the chosen experts and a sentinel
-/// for the others, or (outputs 1 and 2) biased sigmoids and sigmoids of all experts.
+/// Computes the weights of experts for each token. Output 0 has log(sigmoid(score)) for the chosen experts and a
+/// sentinel for all others. Outputs 1 and 2 have the biased and the plain sigmoids of all experts.
 Values group_router(Call& c) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   c.expect_ranks({{1, 1}, {2, 2}});

@@ -30,7 +30,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
   return r;
 }
 
-/// Returns bool[batch, vocabulary], true for those tokens of ids[batch, n] for which `counts` is true.
+/// Returns bool[batch, vocabulary], true for the tokens of ids[batch, n] for which `counts` is true.
 static Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
@@ -152,8 +152,7 @@ Expr best_of(const Builder& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
 }
 
-/// A rule that chooses one token for each row of scores[batch, vocabulary]: i32[batch, 1]. `state` is carried from
-/// choice to choice.
+/// A rule that chooses a token for each row of scores[batch, vocabulary], i32[batch, 1], and may update `state`.
 struct Choice {
   std::function<Expr(const Builder& b, Expr scores, Values& state)> choose;
   Values state = {};
@@ -185,7 +184,7 @@ Values token_search(Call& c, const Choice& choice) {
   auto [token, done] = chosen(choice.choose(c, scores, state), full(c, DType::boolean, {batch, 1}, 0));
   Pad room{.before = Dims(2, 0), .after = {0, most - given - 1}};
   Expr tokens{&c, c.emit(room, {concat(c, {ids, token}, 1), number(c, DType::i32, pad)})};
-  // The tokens so far [batch, most], the next token, whether each row has ended, the choice's state, the pasts.
+  // The carried values: all tokens [batch, most], the newest token, true for rows that have ended, `state`, the pasts.
   Values carried = {tokens, token, done};
   carried.insert(carried.end(), state.begin(), state.end());
   auto pasts = std::ssize(carried);
@@ -220,9 +219,9 @@ struct SamplingRules {
   Value presence;
 };
 
-/// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double>
-/// makes it from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod (2^31 - 1)).
-/// onnxruntime uses this generator, so the same seed gives the same tokens.
+/// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], computed like
+/// std::uniform_real_distribution<double> from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s =
+/// 16807 s mod (2^31 - 1)). onnxruntime uses this generator, so the same seed gives the same tokens.
 Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
   Values y = loop_over(b, count, {state}, 1, [&](const Builder& i, const Dim&, const Values& carried) {
@@ -235,9 +234,9 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces some scores by `filter`. These are the scores of the least likely tokens that together have
-/// a probability of at most 1 - top_p, except the `least` likeliest tokens. With takes_from_the_top they are the scores
-/// of all tokens after the likeliest ones that together exceed top_p.
+/// Top-p sampling: replaces the scores of unlikely tokens by `filter`. These are the least likely tokens with a total
+/// probability of at most 1 - top_p, except for the `least` likeliest tokens. With takes_from_the_top, these are all
+/// tokens after the likeliest tokens with a total probability above top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
@@ -256,8 +255,8 @@ Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   return {&b, b.emit(ScatterElements{.axis = 1}, {scores, sorted[1], kept})};
 }
 
-/// Samples a token from the softmax of the filtered scores: the first at which the running sum of exp(score) exceeds a
-/// random share of the total.
+/// Samples a token from the softmax of the filtered scores: the first token at which the running sum of exp(score)
+/// exceeds a random share of the total.
 Expr sampled(const Builder& b, const SamplingRules& r, Expr scores, Values& state) {
   if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
   if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;

@@ -41,10 +41,9 @@ struct Generator {
   /// Decodes one more token i32[rows, 1] in loop trip `trip`. `so_far` are all tokens, including `token`.
   std::function<Decoded(const Builder& b, Expr token, Expr so_far, const Dim& trip, const Values& pasts)> next;
 };
-/// Returns the generator of a decoder like GPT-2 for ids[rows, given]. mask is i32[rows, given]; null hides `pad`
-/// tokens.
+/// Returns the generator of a decoder like GPT-2 for ids and mask i32[rows, given]; a null mask hides `pad` tokens.
 Generator decoder_only(Call& c, Expr ids, Value mask, double pad);
-/// Requires that after a prompt of `given` tokens there is room for another one: at most `most` tokens in all.
+/// Requires room for at least one token after a prompt of `given` tokens, with at most `most` tokens in all.
 void expect_room(Call& c, const Dim& given, const Dim& most);
 /// Repeats each row of x[n, ..] `count` times: [n * count, ..].
 Expr repeated(Expr x, int64_t count);

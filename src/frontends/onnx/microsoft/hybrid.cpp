@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's operators around linear attention, hyper-connections and vision-language models: gated norms,
-// mixtures of streams, and three streams of positions. Where onnxruntime computes in f32 for any type, these do too.
+// mixtures of streams, and three streams of positions. These functions compute in f32 where onnxruntime does.
 #include <algorithm>
 
 #include "base/tensor.h"
@@ -113,8 +113,7 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
-/// Computes gate * value and its normalised form. The gate is computed from keys and queries, [batch, tokens, branches,
-/// size].
+/// Computes gate * value and its normalised form. Keys and queries [batch, tokens, branches, size] give the gate.
 Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);

@@ -10,7 +10,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Reads the node's token offsets (input `offsets`): first the positions of the tokens, then those of padding.
+/// Reads the node's token offsets (input `offsets`): first the positions of the tokens, then the positions of padding.
 Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   Expr all = convert(arg(c, offsets), DType::i64);
   const Dims d = all.dims();
@@ -78,7 +78,7 @@ void refuse_odd_paged_attention(Call& c) {
   }
   if (c.integer("rotary_offset", 0) != 0) c.unsupported("with rotary_offset is not supported");
   c.ignore("v_head_size");  // used by the layout LATENT only
-  c.optional_input(16);     // upper bounds of lengths, needed only to size launches
+  c.optional_input(16);     // input 16: upper bounds of lengths, needed only to size launches
 }
 
 /// Returns the index of each token in the concatenated blocks of the cache; -1 for a token that is not written.
@@ -91,8 +91,7 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
 }
 
 /// Returns the cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token
-/// without a slot repeats the write of the first token with a slot. If no token has a slot, the old contents are
-/// written.
+/// without a slot repeats the write of the first token with a slot, or if there is none, writes the old contents.
 Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   const Dims d = cache.dims();
   Expr flat = reshape(cache, {d[0] * d[1], d[2], d[3]});

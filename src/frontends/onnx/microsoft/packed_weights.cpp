@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables in GGML's block formats: each block has numbers of a few bits and their scales (layouts: ggml-common.h).
+// Tables in GGML's block formats: most blocks have numbers of a few bits and their scales (layouts: ggml-common.h).
 #include "frontends/onnx/microsoft/packed_weights.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Block {
 
   /// Returns bytes [from, from + count) as i32.
   Expr at(int64_t from, int64_t count) const { return convert(slice(bytes, 2, from, count), DType::i32); }
-  /// Returns words of 16 bits, the low byte first, as i32.
+  /// Returns `count` words of 16 bits from byte `from` on, the low byte first, as i32.
   Expr words(int64_t from, int64_t count) const {
     const Dims d = bytes.dims();
     Expr pairs = reshape(at(from, 2 * count), {d[0], d[1], count, 2});
@@ -48,7 +48,7 @@ Expr bits_of(Expr x, int64_t from, int64_t count) {
   return apply(Fn::bit_and, x, like(x, static_cast<double>((int64_t{1} << count) - 1)));
 }
 
-/// Unpacks 4-bit numbers: those in the low halves of all bytes, then those in the high halves.
+/// Unpacks 4-bit numbers: first the low halves of all bytes, then the high halves.
 Expr low_and_high_bits(const Block& b, Expr bytes) { return b.join({bits_of(bytes, 0, 4), bits_of(bytes, 4, 4)}); }
 
 /// Splits each byte into numbers of `width` bits, the lowest bits first: [.., n] -> [.., n * 8 / width].
@@ -67,8 +67,8 @@ Expr q5_0(const Block& b) {
 Expr q8_0(const Block& b) { return b.scale(0) * convert(b.signed_bytes(2, 32), DType::f32); }
 Expr q2_0(const Block& b) { return b.scale(0) * convert(each_bits(b, b.at(2, 16), 2) - 1, DType::f32); }
 
-/// Unpacks eight groups of 32 elements, each with a scale and an offset of 6 bits. In groups 0 to 3 these are the low 6
-/// bits of a byte. In groups 4 to 7 the low 4 bits are in other bytes, the high 2 in the bytes of groups 0 to 3.
+/// Unpacks eight groups of 32 elements, each with a 6-bit scale and a 6-bit offset. For groups 0 to 3, these are the
+/// low 6 bits of eight bytes; for groups 4 to 7, the high 2 bits of these bytes and 4 bits of further bytes.
 Expr q5_k(const Block& b) {
   Expr low = b.at(4, 4), middle = b.at(8, 4), high = b.at(12, 4);
   Expr scales = b.join({bits_of(low, 0, 6), bits_of(high, 0, 4) + bits_of(low, 6, 2) * 16});
@@ -84,7 +84,7 @@ Expr q5_k(const Block& b) {
   return b.repeated(step, 32) * q - b.repeated(bottom, 32);
 }
 
-/// Unpacks sixteen groups of 16, each with a scale of 8 bits.
+/// Unpacks sixteen groups of 16 elements, each with a scale of 8 bits.
 Expr q6_k(const Block& b) {
   Values parts;
   for (int64_t half = 0; half < 2; ++half) {
@@ -106,7 +106,7 @@ Expr uneven(const Block& b, Expr number) {
 }
 Expr iq4_nl(const Block& b) { return b.scale(0) * uneven(b, low_and_high_bits(b, b.at(2, 16))); }
 
-/// Unpacks eight groups of 32. Each scale has 6 bits: 4 in a byte shared by two groups, 2 in a word shared by all.
+/// Unpacks eight groups of 32 elements. Each scale has 6 bits: 4 in a byte of two groups, 2 in one word of all groups.
 Expr iq4_xs(const Block& b) {
   Expr word = b.words(2, 1);
   Values parts, high;

@@ -14,7 +14,7 @@ struct Packing {
   Call& c;
   Dim batch, sequence;
   Expr place;  ///< position of each token in [batch * sequence]
-  Expr token;  ///< the token at each position; arbitrary at padding
+  Expr token;  ///< index of the token at each position; 0 at padding
 
   Expr apart(Expr x) const { return reshape(gather(x, token), {batch, sequence, x.dims()[1]}); }
   Expr together(Expr y) const { return gather(reshape(y, {batch * sequence, y.dims()[2]}), place); }
@@ -24,11 +24,10 @@ Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
 /// The sequence and the positions of each token.
 struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: the sequence, the index among its new tokens, among all its tokens
+  Expr sequence, number, position;  ///< [tokens]: sequence index; token index among new tokens, among all tokens
 };
 
-/// Returns sequence and positions of `count` new tokens. `sums`: running sums of lengths, i64[batch + 1]; `past`: past
-/// lengths, [batch].
+/// Returns sequence and positions of `count` new tokens, from running sums of lengths i64[batch + 1] and past lengths.
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences given by the running sums of their lengths. A run fails unless the sums begin at 0, end at the number of
@@ -47,8 +46,7 @@ struct Continued {
   Dim tokens, reach;
 
   Continued(Call& call, Expr x, Expr before);
-  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; all three are i64 of
-  /// one shape.
+  /// Returns the rows at `position` (negative: in `before`) of sequences that begin at `start`; operands are broadcast.
   Expr at(Expr sequence, Expr start, Expr position) const;
   /// Returns the last `reach` rows of each sequence, [batch, reach, n].
   Expr last(const Ragged& r) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's operators that keep a state for each sequence, where sequences follow each other without padding:
-// the gated delta rule, causal convolution, and hashes of n-grams (these also for sequences of equal length).
+// com.microsoft's operators that keep a state for each sequence, mostly for sequences that follow each other without
+// padding: the gated delta rule, causal convolution, and hashes of n-grams.
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -13,8 +13,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns state_update_capacity: for this many first tokens of each sequence the node returns state updates. Fails if
-/// input `counts` is given with a capacity of 0, or missing with a higher one.
+/// Returns state_update_capacity: the node returns state updates for at most this many first tokens of each sequence.
+/// E140 unless input `counts` is given exactly if the capacity is > 0.
 int64_t capacity_of(Call& c, size_t counts) {
   int64_t capacity = c.integer("state_update_capacity", 0);
   if (capacity < 0 || capacity > 8) c.fail("E145", cat("state_update_capacity must be 0 to 8, is ", capacity));
@@ -61,7 +61,7 @@ Packed packed_of(Call& c) {
   return p;
 }
 
-/// Returns input i, of [tokens.., heads] or (decays) [tokens.., heads, width], as f32[tokens, heads, width].
+/// Returns input i, [tokens.., heads] or (decays, input 4) [tokens.., heads, width], as f32[tokens, heads, width].
 Expr gate_of(Call& c, size_t i, const Packed& p) {
   Expr x = convert(arg(c, i), DType::f32);
   int64_t extra = x.rank() - static_cast<int64_t>(p.leading.size());
@@ -124,8 +124,7 @@ PaddedRows padded_rows(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Returns one row for each sequence. It concatenates three quantities of the first `capacity` tokens: the decays, the
-/// keys, and the terms that the tokens add to the state.
+/// Returns a row for each sequence: decays, keys and terms added to the state, of the first `capacity` tokens.
 Expr state_update(Call& c, const PaddedRows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);
@@ -155,7 +154,7 @@ Values gated_delta_net(Call& c) {
   if (beta != "none" && beta != "sigmoid")
     c.fail("E145", cat("beta_activation '", printable(beta), "' is not none or sigmoid"));
   if (!(bound < 0) || !std::isfinite(bound)) c.fail("E145", cat("gate_lower_bound must be <0, is ", bound));
-  if (c.has("chunk_size")) c.extent("chunk_size");  // the result does not depend on the block size
+  if (c.has("chunk_size")) c.extent("chunk_size");  // the result does not depend on the chunk size
   if (c.has_input(4) != gated || c.has_input(5) != delta)
     c.fail("E140", cat("needs decay and beta exactly where update_rule has them, which is ", rule));
   if (is_raw != c.has_input(7) || is_raw != c.has_input(8))
@@ -237,8 +236,8 @@ Values varlen_causal_conv(Call& c) {
 
 // --- hashes of n-grams -----------------------------------------------------------------------------------------------
 
-/// The parameters of NGramHashMapping and its varlen form. They compute `heads` hashes of the last 2, of the last 3 ..
-/// and of the last `longest` tokens.
+/// The parameters of NGramHashMapping and its varlen form. For each n from 2 to `longest`, these operators compute
+/// `heads` hashes of the last n tokens.
 struct Hashing {
   int64_t longest, heads;
   bool has_eos, resets;
@@ -281,8 +280,8 @@ void check_vocabularies(Call& c, size_t offsets, bool bounded) {
 }
 
 /// Returns the hashes of n-grams, [.., (longest - 1) * heads]. `shifted(back)` returns the tokens `back` places
-/// earlier; `differs(back)` (null: never) is true if a segment begins directly after them. Tokens of earlier segments,
-/// and with `resets` those at and before an end of text, count as `fill`.
+/// earlier; `differs(back)` (null: never) is true if a segment begins directly after such a token. Tokens of earlier
+/// segments, and with `resets` all tokens up to an end of text, count as `fill`.
 Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
             const std::function<Expr(int64_t)>& differs) {
   Dim all = (h.longest - 1) * h.heads;

@@ -52,13 +52,13 @@ Expr joined_masks(Call& c, Value mask, Expr sees, DType type) {
   return mask ? Expr{&c, mask} + hidden : hidden;
 }
 
-/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys outside of it.
+/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys outside of `reach`.
 Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& past) {
   Value mask;
   DType type = q.dtype();
   Dim rows = q.dims()[2];
   if (c.has_input(3)) mask = padded_mask(arg(c, 3), keys, type);
-  if (c.has_input(6)) {  // keys at and after this position are padding; the last query is at the last valid key
+  if (c.has_input(6)) {  // input 6 is the number of valid keys; the last query is at the last valid key
     Expr length = reshape(convert(arg(c, 6), DType::i64), {q.dims()[0], 1, 1, 1});
     Expr sees = along(iota(c, keys), 3, 4) < length;
     if (reach.is_limited()) sees = sees & visible(c, reach, rows, keys, length - scalar(c, rows));
@@ -107,8 +107,8 @@ Values swiglu(Call& c) {
   return {gate * sigmoid(alpha == 1 ? gate : gate * alpha) * arg(c, 1)};
 }
 
-/// Imports a causal depthwise convolution. It also returns the last (k - 1) * dilation inputs, for a kernel of size k,
-/// as the state for the next call. onnxruntime's form may be dilated and channels-last.
+/// Imports a causal depthwise convolution, which also returns the last (k - 1) * dilation inputs, for a kernel of size
+/// k, as the state for the next call. onnxruntime's form may be dilated and channels-last.
 Values causal_conv_with_state(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1);
   if (c.integer("ndim", 1) != 1) c.unsupported("with ndim other than 1 is not supported");

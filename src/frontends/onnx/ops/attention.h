@@ -6,16 +6,16 @@
 /// Functions for the attention operators of both ai.onnx and com.microsoft, in addition to common/attention.h.
 namespace weft::onnx {
 
-/// Translates RotaryEmbedding. Input 0 is x, of rank 3 or 4; the domains order the other inputs differently.
+/// Translates RotaryEmbedding of x (input 0, rank 3 or 4); `cosine` and `sine` are the indices of these inputs.
 Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t heads);
 
-/// Returns the attribute `scale`, or else default_scale(q).
+/// Returns the attribute `scale`, or default_scale(q) if the attribute is 0 or missing.
 double head_scale(Call& c, Expr& q);
 
 /// A recurrence over tokens with a state matrix for each head, [batch, heads, key size dk, value size dv]:
 ///     state' = exp(decay) state + key^T (rate (value - key exp(decay) state)), result = query state'
 /// q, k and v are [batch, heads, tokens, ..]. decay is [.., dk or 1] (null: no decay), rate [.., 1] (null: adds key^T
-/// value); both may have one head for all. There may be more or fewer heads of queries than of keys.
+/// value); decay and rate may have one head for all heads. There may be more or fewer heads of queries than of keys.
 struct Recurrence {
   Expr q, k, v;
   Value decay = {}, rate = {};

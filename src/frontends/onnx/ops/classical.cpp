@@ -43,7 +43,7 @@ Values binarizer(Call& c) {
   return {convert(x > c.number("threshold", 0), x.dtype())};
 }
 
-/// Returns numbers, one for each feature (the last axis of x) or one for all, as a constant vector.
+/// Returns `numbers` as a constant vector: one number for each feature (last axis of x), or one for all features.
 Expr per_feature(Call& c, Expr x, const std::vector<double>& numbers, std::string_view name) {
   auto count = std::ssize(numbers);
   if (count != 1 && !known_equal(x.dims().back(), count))
@@ -91,7 +91,7 @@ Values normalizer(Call& c) {
   return {select(equal(size, 0), x, x / size)};
 }
 
-/// Imports OneHotEncoder: one column for each category. Unknown ones give zeros or, if `zeros` is 0, a run-time error.
+/// Imports OneHotEncoder: a column for each category. Unknown categories give zeros, or E301 if `zeros` is 0.
 Values one_hot_encoder(Call& c) {
   auto strings = c.strings("cats_strings");
   auto numbers = c.integers("cats_int64s");
@@ -110,7 +110,7 @@ Values one_hot_encoder(Call& c) {
   return {c.emit(Gather{.axis = 0}, {rows, column})};
 }
 
-/// Concatenates the inputs' features as f32. Each input must have its number of features in inputdimensions (E151).
+/// Concatenates the inputs' features as f32. E151 unless inputdimensions has each input's number of features.
 Values feature_vectorizer(Call& c) {
   auto sizes = c.integers("inputdimensions");
   if (sizes.size() != c.input_count())
@@ -126,7 +126,7 @@ Values feature_vectorizer(Call& c) {
   return {concat(c, parts, 1)};
 }
 
-/// Returns the keys or values of a LabelEncoder, from whichever attribute holds them.
+/// Returns the keys or values of a LabelEncoder, from the attribute that holds them.
 Tensor labels(Call& c, std::string_view which) {
   for (auto kind : {"strings", "int64s", "floats", "tensor"}) {
     std::string name = cat(which, "_", kind);
@@ -143,7 +143,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// Returns a LabelEncoder's result for keys that it does not list: a scalar of the values' type.
+/// Returns a LabelEncoder's result for elements that are no keys: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {
@@ -211,8 +211,7 @@ Values linear_classifier(Call& c) {
   return classified(c, labels, scores);
 }
 
-/// Returns a support vector machine's kernel function for x[rows, features] and supports[supports, features]: [rows,
-/// supports].
+/// Returns a support vector machine's kernel of x[rows, features] and supports[supports, features]: [rows, supports].
 Expr kernel_of(Call& c, Expr x, Expr supports) {
   std::string kind = c.text("kernel_type", "LINEAR");
   auto p = c.floats("kernel_params");
@@ -250,8 +249,8 @@ Values svm_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// Computes one-vs-one decision values, [rows, pairs], from both classes' support vectors. Coefficients are libsvm's
-/// (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for class i's supports and row i for class j's.
+/// Computes one-vs-one decision values, [rows, pairs], from kernel values near[rows, supports]. Coefficients are
+/// libsvm's (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for supports of class i, row i for class j.
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
   auto classes = std::ssize(supports_of);
@@ -307,7 +306,8 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// Runs one sweep of coordinate descent over p[rows, classes]; converged rows stay unchanged.
+/// Runs one sweep of coordinate descent over p[rows, classes]; converged rows stay unchanged. Returns true if a row had
+/// not converged, and the new p.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences and optionals. A container with items known at compile time is just a list of values, and operators read
-// its items from the list. A container is built only for operators that cannot know its items (ops/host.h).
+// its items from the list. A container is built only if an operator cannot know the items (ops/host.h).
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ops/host.h"

@@ -25,7 +25,7 @@ Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values
   return results;
 }
 
-/// Translates a branch in the place of its node, because the condition is known at compile time.
+/// Translates a branch into the If's own module, because the condition is known at compile time.
 Values branch_in_place(Call& c, std::string_view name) { return graph_results(c, c, c.graph(name), {}, name); }
 
 Branch imported_branch(Call& c, std::string_view name) {
@@ -125,7 +125,7 @@ Values if_then_else(Call& c) {
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
 /// Returns the types of a body's carried values, which are its inputs from number `before` on. A sequence without items
-/// gets the declared type of items, so that the body may read items.
+/// gets the declared item type, so that the body may read items.
 Types carried_types(const Graph& graph, size_t before, const Values& carried) {
   Types types;
   for (size_t k = 0; k < carried.size(); ++k) {
@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// True for a loop with few trips that carries a list of known items: it is unrolled, so that the items stay known.
+/// True for a loop with few trips that carries a list of known items. Unrolling such a loop keeps the items known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();
@@ -262,7 +262,7 @@ Values sequence_map(Call& c) {
   return build_loop(c, std::move(form));
 }
 
-/// Returns the `i`-th of `numbers`, or 0.
+/// Returns numbers[i], or 0 if there are fewer numbers.
 int64_t entry(const std::vector<int64_t>& numbers, size_t i) { return i < numbers.size() ? numbers[i] : 0; }
 
 /// Imports Scan without a batch axis: the first `states` inputs are carried, the others are read slice by slice.

@@ -8,8 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Refuses a division of integers by a constant that contains 0. Division by a 0 that is computed at run time gives 0
-/// and does not trap.
+/// Refuses an integer division by a constant with a 0. Division by a 0 computed at run time gives 0 and does not trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
@@ -17,7 +16,7 @@ void refuse_constant_zero(Call& c) {
 }
 
 /// Returns the operands of a binary function. Before opset 7, `axis` (which needs `broadcast`) aligns the second
-/// operand with the first from that axis on; without `axis`, their last axes are aligned.
+/// operand with the first from that axis on; without `axis`, the last axes of the operands are aligned.
 Values two_operands(Call& c) {
   Values in = c.inputs();
   if (c.opset() >= 7) return in;
@@ -50,7 +49,7 @@ Values variadic(Call& c, Fn fn) {
 
 Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
 
-/// Imports Pow. Base and exponent may differ in type; the result has the base's. Integer powers are computed in f64.
+/// Imports Pow. Base and exponent may differ in type; the result has the base's type. Integer powers use f64.
 Values power(Call& c) {
   c.expect_inputs(2, 2);
   Values in = two_operands(c);
@@ -114,7 +113,7 @@ Values leaky_relu(Call& c) {
   return {select(x < 0, x * c.number("alpha", 0.01f), x)};
 }
 
-/// Imports PRelu. Before opset 7 a vector of slopes has one slope for each channel, whatever x's rank.
+/// Imports PRelu. Before opset 7 a vector of slopes has one slope for each channel, for any rank of x.
 Values prelu(Call& c) {
   Expr x = arg(c, 0), slope = arg(c, 1);
   bool are_channels = c.opset() < 7 && slope.rank() == 1 && !known_equal(slope.dims()[0], 1) && x.rank() > 1;
@@ -161,7 +160,7 @@ Expr with_bias(Call& c) { return c.has_input(1) ? arg(c, 0) + arg(c, 1) : arg(c,
 Values bias_gelu(Call& c) { return {gelu(with_bias(c))}; }
 Values fast_gelu(Call& c) { return {tanh_gelu(with_bias(c))}; }
 
-/// Adds the bias, then multiplies the first half of the channels by gelu of the second.
+/// Adds the bias, then multiplies the first half of the channels by gelu of the second half.
 Values bias_split_gelu(Call& c) {
   Expr x = with_bias(c);
   int64_t last = x.rank() - 1;
@@ -169,7 +168,7 @@ Values bias_split_gelu(Call& c) {
   return {slice(x, last, 0, half) * gelu(slice(x, last, half, half))};
 }
 
-/// Multiplies complex numbers, pairs [..., 2], by b or by its conjugate.
+/// Multiplies complex numbers a and b, pairs [..., 2]; with `conjugate`, a and the conjugate of b.
 Values complex_mul(Call& c, bool conjugate) {
   Expr a = arg(c, 0), b = arg(c, 1);
   auto part = [](Expr x, int64_t i) { return slice(x, x.rank() - 1, i, 1); };
@@ -231,7 +230,7 @@ Value casted(Call& c, DType to) {
   if (x.dtype() == to) return x;
   if (x.dtype() == DType::string || to == DType::string) return casted_text(c, x, to);
   if (rounding != "up" && to == DType::f8e8m0) x = power_of_two(c, x, rounding == "nearest");
-  // Converts floats to integers narrower than a byte through i32, so that they wrap as integers do.
+  // Converts floats to integers narrower than a byte through i32, so that values out of range wrap as integers do.
   if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
   return c.emit(Convert{.to = to, .saturate = saturate}, {x});
 }

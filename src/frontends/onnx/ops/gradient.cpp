@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient (ai.onnx.preview.training): the derivatives of a value of the graph with respect to others, in reverse mode
-// over the instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs
-// replace the values that `xs` and `zs` name, so the instructions between are copied. If the inputs are these values
-// themselves, a later pass merges equal instructions.
+// Gradient (ai.onnx.preview.training): the derivatives of value `y` by values `xs`, in reverse mode over the
+// instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). These instructions are
+// copied, with the node's inputs in place of the values that `xs` and `zs` name. A later pass merges equal
+// instructions.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,7 +17,7 @@
 namespace weft::onnx {
 namespace {
 
-/// The reverse-mode rule of an operator, which computes its operands' derivatives from that of its result.
+/// The reverse-mode rule of an operator, which computes the operands' derivatives from g, the derivative of the result.
 struct Rule {
   Call& c;
   const Instruction& i;
@@ -26,7 +26,7 @@ struct Rule {
   Expr in(size_t k) const { return {&c, i.inputs[k]}; }
   Expr out() const { return {&c, Value{const_cast<Instruction*>(&i), 0}}; }
 
-  /// Returns a term for each operand, null if it is 0; nothing if there is no rule.
+  /// Returns the derivative of each operand, null if it is 0; nothing if there is no rule.
   std::optional<Values> apply() const {
     if (i.types.size() != 1) return std::nullopt;
     if (const auto* op = i.as<Elementwise>()) return elementwise(op->fn);

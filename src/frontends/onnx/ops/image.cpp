@@ -76,7 +76,7 @@ Values upsample(Call& c) {
   return {r.result()};
 }
 
-/// Sets the region. `roi` lists the starts of the axes, then their ends; axes that are not named are whole.
+/// Sets the region. `roi` lists the starts of the axes, then their ends; all axes that are not in `axes` are whole.
 void set_roi(Call& c, Resizing& r, const std::vector<int64_t>& axes) {
   auto given = c.constant(1);
   if (!given) return r.set_region(axes, run_time_numbers(c, 1, 2 * axes.size(), "numbers in roi"));

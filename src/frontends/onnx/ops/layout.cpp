@@ -143,7 +143,7 @@ Values split(Call& c) {
   return split(x, axis, split_sizes(c, x.dims()[axis]));
 }
 
-/// Returns the bounds in an input or attribute; nothing for run-time bounds.
+/// Returns the bounds in an input or attribute, with an empty entry for each run-time bound.
 std::vector<std::optional<Dim>> bounds_or(Call& c, size_t input, std::string_view attribute) {
   if (is_known(c, input)) {
     Dims dims = sizes_or(c, input, attribute);

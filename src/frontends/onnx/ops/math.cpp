@@ -13,8 +13,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns the axes to reduce, from input 1 or, in older opsets, an attribute. If none are given, these are all axes,
-/// or none with noop_with_empty_axes.
+/// Returns the axes to reduce, from input 1 or an attribute; by default all axes, or none with noop_with_empty_axes.
 std::vector<int64_t> reduced_axes(Call& c) {
   int64_t rank = c.input(0).rank();
   bool keeps_all = c.flag("noop_with_empty_axes");
@@ -44,7 +43,7 @@ Values reduction(Call& c, const Reduction& how) {
 
 Expr square(Expr x) { return x * x; }
 
-/// Computes log(sum(exp(x))) relative to the largest element, so that nothing overflows.
+/// Computes log(sum(exp(x))) relative to the largest element, so that exp does not overflow.
 Values reduce_log_sum_exp(Call& c) {
   DType type = c.dtype();
   Expr x = convert(arg(c, 0), is_float(type) ? type : DType::f64);
@@ -200,7 +199,7 @@ Values mean_variance_normalization(Call& c) {
   return {centred / (sqrt(reduce(ReduceFn::mean, centred * centred, axes)) + 1e-9)};
 }
 
-/// Computes minus the weighted log-probability of each target class, then reduces it; classes are axis 1.
+/// Computes minus the weighted log-probability of each target class, then reduces these losses; classes are axis 1.
 Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value weight, const std::string& reduction) {
   if (log_probability.rank() != target.rank() + 1)
     c.fail("E151", cat("needs targets of one axis less than ", log_probability.dims(), ", has ", target.dims()));
@@ -232,8 +231,8 @@ Values softmax_cross_entropy(Call& c) {
           log_probability};
 }
 
-/// Returns x minus the zero point in input `zero_input`, in i16; x itself for a constant zero point of 0. A vector has
-/// a zero point for each row (`is_row`) or column.
+/// Returns x minus the zero point in input `zero_input`, in i16; x itself if the zero point is missing or a constant 0.
+/// A vector has a zero point for each row (`is_row`) or column.
 Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
   if (!c.has_input(zero_input)) return x;
   auto known = c.constant(zero_input);
@@ -252,7 +251,7 @@ Values matmul_integer(Call& c) {
   return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass makes the operands narrow again
 }
 
-/// Computes the distances of the rows of two matrices.
+/// Computes the distance of each row of a to each row of b.
 Values distances(Call& c) {
   std::string metric = c.text("metric");
   Expr a = arg(c, 0), b = arg(c, 1);

@@ -78,7 +78,7 @@ Values qlinear_conv(Call& c) {
   return {is_last ? channels_last(q) : q};
 }
 
-/// Sets the pads from input 2: the padding before each axis, then after each.
+/// Sets the pads from input 2: the padding before each axis, then after each axis.
 void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<int64_t>& output_padding) {
   Dims pads = c.sizes(2);
   size_t axes = spatial.size();
@@ -92,7 +92,7 @@ void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<i
   }
 }
 
-/// Imports ConvTranspose and ConvTransposeWithDynamicPads. The second has the pads as input 2, before the bias.
+/// Imports ConvTranspose and ConvTransposeWithDynamicPads. The latter has the pads as input 2, before the bias.
 Values conv_transpose(Call& c) {
   bool has_pads = c.node().op_type == "ConvTransposeWithDynamicPads";
   size_t bias = has_pads ? 3 : 2;
@@ -104,7 +104,7 @@ Values conv_transpose(Call& c) {
   auto shape = c.integers("output_shape"), output_padding = per_axis(c, "output_padding", spatial.size(), 0, 0);
   int64_t groups = group_count(c);
   bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
-  if (!shape.empty() || same) {  // SAME without a shape: stride * input; see the table in ONNX's ConvTranspose
+  if (!shape.empty() || same) {  // SAME without a shape: size = stride * input size (table in ONNX's ConvTranspose)
     Dims wanted(shape.end() - static_cast<ptrdiff_t>(std::min(shape.size(), spatial.size())), shape.end());
     for (size_t i = 0; shape.empty() && i < spatial.size(); ++i) wanted.push_back(spatial[i] * window.strides[i]);
     if (wanted.size() != spatial.size())
@@ -138,8 +138,8 @@ Values average_pool(Call& c) {
   return {pool(PoolFn::average, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// Quantises y with inputs 3 and 4. onnxruntime rounds before it adds the zero point for windows that cover the whole
-/// picture (`is_whole`; null: never).
+/// Quantises y with inputs 3 and 4. If `is_whole` (null: never), the windows cover the whole picture: then, as in
+/// onnxruntime, the zero point is added after rounding.
 Expr quantized_average(Call& c, Expr y, Value is_whole) {
   Value zero = c.optional_input(4);
   Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), zero, c.dtype(0))};
@@ -149,8 +149,7 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
   return select(Expr{&c, is_whole}, Expr{&c, c.emit(Quantize{.to = c.dtype(0)}, in)}, q);
 }
 
-/// Returns a run-time bool: true if the window covers all of x[batch, channel, spatial...]. Returns null if it cannot,
-/// or if there may be pads.
+/// Returns a run-time bool: true if the window covers all spatial axes of x. Null if it cannot, or may have pads.
 Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
   if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
@@ -163,7 +162,6 @@ Value covers_all(Call& c, const Window& window, Expr x) {
   return all;
 }
 
-/// Dequantises, averages and quantises.
 Values qlinear_average_pool(Call& c) {
   c.expect_inputs(4, 5);
   bool is_last = c.flag("channels_last");
@@ -183,7 +181,7 @@ Values lp_pool(Call& c) {
   return {pool(PoolFn::lp, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// Converts flat positions to positions counted with the first spatial axis running fastest.
+/// Converts row-major flat positions to column-major positions: the first spatial axis varies fastest.
 Expr column_major(Expr position, const Dims& spatial) {
   Dim plane = product(spatial);
   const Builder& c = *position.at;
@@ -353,8 +351,7 @@ Values rms_normalization(Call& c) {
   return out;
 }
 
-/// Imports com.microsoft's GroupNorm and SkipGroupNorm. The second adds the skip and its bias first; that sum is output
-/// 1.
+/// Imports GroupNorm and SkipGroupNorm. The latter first adds the skip and its bias; the sum is output 1.
 Values diffusion_group_norm(Call& c, bool has_skip) {
   Expr x = arg(c, 0);
   bool is_last = c.flag("channels_last", true);

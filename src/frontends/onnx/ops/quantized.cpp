@@ -94,7 +94,7 @@ Expr real_input(Call& c, size_t i, size_t scale, size_t zero, int64_t axis = 0) 
           dequantized(c, x, laid_out(c, x, c.input(scale), c.optional_input(zero), axis, 0), c.input(scale).dtype())};
 }
 
-/// Quantises `y` with the scale and zero point in these inputs.
+/// Quantises `y` with inputs `scale` and `zero`.
 Values quantized_output(Call& c, Expr y, size_t scale, size_t zero) {
   DType to = c.has_input(zero) ? c.dtype(zero) : c.dtype(0);
   y = convert(y, c.dtype(scale));
@@ -219,7 +219,7 @@ NBits n_bits(Call& c) {
   return w;
 }
 
-/// Expands a value for each block of K, [N, blocks], to one for each index of K; g_idx may assign indices to blocks.
+/// Expands a value for each block along K, [N, blocks], to [N, K]; g_idx may assign the indices along K to blocks.
 Expr of_each_k(Call& c, const NBits& w, Expr list) {
   if (c.has_input(4)) return {&c, c.emit(Gather{.axis = 1}, {list, slice(arg(c, 4), 0, 0, w.k)})};
   Expr spread = broadcast(reshape(list, {w.n, w.blocks, 1}), {w.n, w.blocks, w.block});
@@ -332,7 +332,7 @@ Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
 }
 
 /// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data may pack several
-/// numbers into a byte along the last axis; they are unpacked after the gather.
+/// numbers into a byte along the last axis; the numbers are unpacked after the gather.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
@@ -371,9 +371,8 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // Quantize rounds y before it adds the zero point, onnxruntime after it: with an odd zero point halves would round to
-  // different neighbours. So 1 (times scale) is added to y before the rounding, and the rest of the zero point, which
-  // is even, after it.
+  // Quantize rounds before it adds the zero point, onnxruntime after it: with an odd zero point, halves would round to
+  // different neighbours. So for an odd zero point, Quantize gets y + scale and adds only the even rest.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operators (frontends/common/random.h). The key of their numbers is the operator's seed, or the run's.
+// Random operators (frontends/common/random.h). The key of the generator is the operator's seed, or the run's seed.
 #include "frontends/common/random.h"
 
 #include <bit>

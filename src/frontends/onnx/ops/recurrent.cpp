@@ -75,7 +75,7 @@ struct Network {
     if (!c.has_input(3)) return full(c, x.dtype(), {n}, 0);
     return slice(part(3, d), 0, n * half, n);
   }
-  /// Returns the weights of the inputs (input 1) or of the recurrence (2): [in, gates * hidden].
+  /// Returns the weights of x (input 1) or of the state (input 2): [in or hidden, gates * hidden].
   Expr weight(size_t input, int64_t d) const {
     if (!has_bytes) return transpose(part(input, d), {1, 0});
     size_t scale = input == 1 ? 8 : 10;  // the input with one scale or one for each column

@@ -50,7 +50,7 @@ Values max_roi_pool(Call& c) {
   Dim count = rois.dims()[0];
   auto column = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1, 1}); };
   Expr image = gather(x, convert(reshape(column(0), {count}), DType::i64));
-  // Returns which pixels of an axis each bin contains: bool[regions, bins, size].
+  // Returns bool[regions, bins, size]: true for the pixels of an axis that a bin contains.
   auto members = [&](int64_t first, int64_t bins, const Dim& size) {
     Expr start = floor(column(first) * scale + 0.5), end = floor(column(first + 2) * scale + 0.5);
     Expr length = max(end - start + 1.0, 1) / static_cast<double>(bins);

@@ -11,8 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns the normal distribution's quantile, with the inverse error function as onnxruntime approximates it (Winitzki
-/// 2008).
+/// Returns the normal distribution's quantile, by onnxruntime's approximation of inverse erf (Winitzki 2008).
 Expr probit(Expr x) {
   Expr y = x * 2.0 - 1.0;
   Expr logarithm = log((1.0 - y) * (1.0 + y));

@@ -24,7 +24,7 @@ static Values unique(Call& c) {
   return {values, first, inverse, counts};
 }
 
-/// Imports com.microsoft's Unique: values in order of first appearance, then ONNX's outputs 2 and 3.
+/// Imports com.microsoft's Unique: values in order of first appearance, then the inverse indices and the counts.
 static Values unique_as_they_come(Call& c) {
   auto [values, first, inverse, counts] = unique(arg(c, 0), {}, false);
   return {values, inverse, counts};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators on strings. Those that read characters call host functions (ops/host.h); others only move strings.
+// Imports operators on strings. Operators that read characters call host functions (ops/host.h).
 #include <algorithm>
 #include <array>
 
@@ -86,7 +86,7 @@ Values regex_full_match(Call& c) {
 
 constexpr int64_t max_columns = 1 << 22, max_skipped = 1000;
 
-/// The n-grams of one length in the pool, and for each the column of the result for its count.
+/// The n-grams of one length in the pool, and the result's column for the count of each n-gram.
 struct NGrams {
   int64_t length = 0;
   std::vector<int64_t> first;  // the index of each n-gram's first item in the pool
@@ -168,7 +168,7 @@ Values tfidf_vectorizer(Call& c) {
   }
   if (skipped > max_skipped) c.unsupported(cat("takes max_skip_count up to ", max_skipped, ", has ", skipped));
   std::vector<double> weights = c.floats("weights"), weight_of(width, 1);
-  // For each result column: its index among the concatenated counts, or 0, the column of zeros.
+  // For each result column: the index of its counts in the concatenated `parts`, or 0, the column of zeros.
   std::vector<int64_t> counted(width, 0), seen(width, 0);
   Values parts = {full(c, DType::f32, {x.dims()[0], 1}, 0)};
   size_t entry = 0;

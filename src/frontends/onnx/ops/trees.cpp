@@ -23,7 +23,7 @@ struct Forest {
   std::vector<int64_t> feature = {}, yes = {}, no = {}, leaf = {};
   std::vector<double> value = {};
   std::vector<bool> missing_is_yes = {};
-  std::vector<std::vector<double>> members = {};  ///< of each node with Mode::member: the values it accepts
+  std::vector<std::vector<double>> members = {};  ///< the values that each node with Mode::member accepts
   std::vector<int64_t> roots = {};
   std::vector<double> weights = {};  ///< [leaves, targets]
   int64_t targets = 1, features = 0;
@@ -142,7 +142,7 @@ Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
   return reduce(how, gather(weights, leaves(c, f, x)), {1}, false);
 }
 
-/// Returns input 0 as f64 if it is f64, else as f32, as onnxruntime compares it.
+/// Returns input 0, converted to f32 unless it is f64: onnxruntime compares in these types.
 Expr features(Call& c) { return c.dtype() == DType::f64 ? arg(c, 0) : convert(arg(c, 0), DType::f32); }
 
 // ---- TreeEnsembleClassifier and TreeEnsembleRegressor: each property of the nodes is a list in an attribute.
@@ -172,8 +172,7 @@ void check_feature(Call& c, int64_t feature) {
   if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature, ", not in [0, 2^31 - 1)"));
 }
 
-/// Allocates the weights of all leaves, 0 at first. Refuses sizes out of proportion to `listed`, the number of weights
-/// in the model.
+/// Sets all leaf weights to 0. Refuses sizes out of proportion to `listed`, the number of weights in the model.
 void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
   constexpr double free = 1 << 20, each = 64;
   if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
@@ -282,9 +281,9 @@ Values tree_classifier(Call& c) {
   return classified_by_one(c, labels, convert(score, DType::f32), is_share, boundary);
 }
 
-// ---- TreeEnsemble, which replaces both: lists of nodes, of leaves and of roots, all addressed by index.
+// ---- TreeEnsemble: lists of nodes, leaves and roots, addressed by index.
 
-/// Reads the sets of the nodes that test membership: one after another, in the order of the nodes, each ended by NaN.
+/// Reads the members of each node with Mode::member. The sets are listed in the order of the nodes, each ended by NaN.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;
