@@ -43,7 +43,7 @@ struct GpuFamily {
   bool warp_groups = false;
   int hip_units = 1;    ///< compute units that HIP counts as one (a work group processor)
   int f64_lanes = 8;    ///< f64 columns that an epilogue computes at once; more would leave only two waves per SIMD
-  int short_rows = 8;   ///< 16-bit query rows that the kernel attention_few keeps in registers
+  int short_rows = 8;   ///< 16-bit query rows that attention_few and attention_mma keep in registers
   int wide_rows = 8;    ///< query rows of wider types that attention_few keeps in registers
   int short_keys = 64;  ///< 16-bit keys that attention loads at a time; more would spill registers
 };

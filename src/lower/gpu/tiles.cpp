@@ -11,12 +11,14 @@ namespace weft {
 namespace {
 
 /// Returns tiles in which the elements of a k step divide evenly among the threads, largest first.
-std::vector<BlockTile> tiles_for(DType type, int wave) {
-  int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
+std::vector<BlockTile> tiles_for(DType type, const GpuModel& gpu) {
+  int bytes = bits(type) / 8, waves_n = gpu.wave == 64 ? 2 : 4;
   if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit multiplies i16
   int depth = 64 / bytes;  // deep steps, because each step of a small tile costs a barrier and memory latency
+  int deep =
+      gpu.matrix == MatrixUnit::wmma_twice ? 2 : 4;  // operands that are held twice leave two waves few registers
   return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
-          {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
+          {32, 64, 4 * depth, 1, waves_n}, {32, 32, deep * depth, 1, 2}, {16, 64, 4 * depth, 1, waves_n}};
 }
 
 /// Returns the f32 tiles for NVIDIA, which computes an f32 product as three TF32 products.
@@ -178,7 +180,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   }
   if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
   bool is_tf32 = copies_past && p.type == DType::f32;
-  std::vector<BlockTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.gpu().wave);
+  std::vector<BlockTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.gpu());
   if (copies_past && narrow) {
     for (BlockTile& tile : tiles) tile.stages = 4;
   }
