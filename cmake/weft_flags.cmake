@@ -38,7 +38,7 @@ if(WEFT_SANITIZE)
   set(WEFT_SANITIZE_FLAGS -fsanitize=${WEFT_SANITIZE})
   # -O0 makes an instrumented build more than twice as fast. Weft optimises the kernels in any case.
   target_compile_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all
-                                              -O0 -gline-tables-only)
+                                              -O0 $<IF:$<BOOL:${WEFT_LINES}>,-gline-tables-only,-g0>)
   target_link_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS})
 else()
   target_compile_options(weft_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
@@ -74,7 +74,7 @@ function(use_headers target name)
   endif()
 endfunction()
 
-# batches(LIST...): with WEFT_BATCHES, replaces the sources in each list by files that include about 160 kB of sources of one folder.
+# batches(LIST...): with WEFT_BATCHES, replaces the sources in each list by files that include about WEFT_BATCH_SIZE bytes of sources of one folder.
 # Headers and templates are then compiled once per batch. CMake's UNITY_BUILD writes absolute paths, which would tie ccache to one tree.
 function(batches)
   foreach(list IN LISTS ARGN)
@@ -84,7 +84,7 @@ function(batches)
       string(REGEX MATCH "^(src/frontends/|src/|api/|tests/)?[a-z_]+" folder ${source})
       file(SIZE ${PROJECT_SOURCE_DIR}/${source} size)
       math(EXPR size_${folder} "${size} + 0${size_${folder}}")
-      math(EXPR number "${size_${folder}} / 160000")
+      math(EXPR number "${size_${folder}} / ${WEFT_BATCH_SIZE}")
       set(batch ${PROJECT_BINARY_DIR}/generated/${folder}_${number}.cpp)
       string(APPEND text_${batch} "#include \"${source}\"\n")
       list(APPEND made ${batch})

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The unit tests and the developers' tools. They link the objects of libweft, because the library exports only weft_*.
+set(users weft_users)
 function(add_inner_program name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE weft_base weft_core)
+  target_link_libraries(${name} PRIVATE weft_base weft_core ${users})
   use_headers(${name} weft_headers)
   target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(TARGET weft-codegen)

@@ -37,7 +37,7 @@ def fetched(command, folder=None):
 
 def install(home, requirements):
     for command in ([sys.executable, "-m", "venv", str(home)],
-                    [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "-q", "-r", str(requirements)]):
+                    [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", "-q", "-r", str(requirements)]):
         done = fetched(command)
         if done.returncode == 0:
             continue

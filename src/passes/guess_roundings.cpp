@@ -23,9 +23,8 @@ bool is_constant(Value value) {
 struct Terms {
   double bounded = 0;
   int open = 0;
+  friend Terms operator+(const Terms& a, const Terms& b) { return {a.bounded + b.bounded, a.open + b.open}; }
 };
-
-Terms operator+(const Terms& a, const Terms& b) { return {a.bounded + b.bounded, a.open + b.open}; }
 
 /// Returns the Terms of an f64 sum of constants and integers times constants; nothing for other values.
 std::optional<Terms> terms_of(Value x, int depth = 4) {

@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "todays.h"
+
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
 using weft::i64;
@@ -130,7 +132,7 @@ const Case cases[] = {
 }  // namespace
 
 TEST_CASE("attention f32") {
-  for (const Case& c : cases) {
+  for (const Case& c : weft::test::todays(cases)) {
     CAPTURE(c.heads);
     CAPTURE(c.queries);
     CAPTURE(c.keys);
@@ -143,7 +145,7 @@ TEST_CASE("attention f32") {
 }
 
 TEST_CASE("attention with 16-bit storage") {
-  for (const Case& c : cases) {
+  for (const Case& c : weft::test::todays(cases)) {
     CHECK(worst_error<bf16>(c, Mask::causal) < 1e-5);
     CHECK(worst_error<f16>(c, Mask::bias) < 1e-5);
   }

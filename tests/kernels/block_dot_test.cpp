@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "todays.h"
+
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
 using weft::i32, weft::i64, weft::i8, weft::u8;
@@ -114,7 +116,7 @@ const BlockDotSizes sizes[] = {
 }  // namespace
 
 TEST_CASE("block_dot of floats") {
-  for (const BlockDotSizes& s : sizes) {
+  for (const BlockDotSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);
@@ -124,7 +126,7 @@ TEST_CASE("block_dot of floats") {
 }
 
 TEST_CASE("block_dot of bytes is exact but for the sums of blocks") {
-  for (const BlockDotSizes& s : sizes) {
+  for (const BlockDotSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/pack.h"
+#include "todays.h"
 
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
@@ -272,7 +273,7 @@ const ConvSizes cases[] = {
 }  // namespace
 
 TEST_CASE("conv f32, pixels in place and copied windows") {
-  for (const ConvSizes& c : cases) {
+  for (const ConvSizes& c : weft::test::todays(cases)) {
     const ConvSizes s = sized(c);
     CAPTURE(s.channels_in);
     CAPTURE(s.channels_out);
@@ -310,7 +311,7 @@ TEST_CASE("conv by im2col: converted pixels, windows that do not fill units") {
 }
 
 TEST_CASE("conv f64") {
-  for (const ConvSizes& c : cases) {
+  for (const ConvSizes& c : weft::test::todays(cases)) {
     const ConvSizes s = sized(c);
     CHECK(worst_error<MacF64, ConvMode::Direct, f64, f64>(s, 0.0) < 1e-14);
     CHECK(worst_error<MacF64, ConvMode::Filled, f32, f64>(s, 0.0f) < 1e-14);
@@ -318,7 +319,7 @@ TEST_CASE("conv f64") {
 }
 
 TEST_CASE("conv int8 is exact, with a zero point as padding") {
-  for (const ConvSizes& c : cases) {
+  for (const ConvSizes& c : weft::test::todays(cases)) {
     const ConvSizes s = sized(c);
     CAPTURE(s.channels_in);
     CAPTURE(s.taps());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/pack.h"
+#include "todays.h"
 
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
@@ -127,7 +128,7 @@ const GemmSizes sizes[] = {
 }  // namespace
 
 TEST_CASE("gemm f32, rows in place and filled") {
-  for (const GemmSizes& s : sizes) {
+  for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);
@@ -137,7 +138,7 @@ TEST_CASE("gemm f32, rows in place and filled") {
 }
 
 TEST_CASE("gemm f32 with the tiles of other processors") {
-  for (const GemmSizes& s : sizes) {
+  for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);
@@ -147,7 +148,7 @@ TEST_CASE("gemm f32 with the tiles of other processors") {
 }
 
 TEST_CASE("gemm f64") {
-  for (const GemmSizes& s : sizes) {
+  for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);
@@ -156,7 +157,7 @@ TEST_CASE("gemm f64") {
 }
 
 TEST_CASE("gemm f16 and bf16 with sums in f32") {
-  for (const GemmSizes& s : sizes) {
+  for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);
@@ -167,7 +168,7 @@ TEST_CASE("gemm f16 and bf16 with sums in f32") {
 }
 
 TEST_CASE("gemm int8 is exact") {
-  for (const GemmSizes& s : sizes) {
+  for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);
@@ -184,7 +185,7 @@ TEST_CASE("gemm int8 is exact") {
 
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
 TEST_CASE("gemm on AMX: bf16 with sums in f32, bytes exactly") {
-  for (const GemmSizes& s : sizes) {
+  for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
     CAPTURE(s.n);
     CAPTURE(s.k);

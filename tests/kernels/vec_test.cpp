@@ -212,8 +212,9 @@ void check_quick_rounding(float most) {
     CHECK(k::in_doubt(near, quick, Narrow(2 * most)) == k::any(quick ^ above));
     for (int i = 0; i < N; ++i) {
       const bool is_sure = quick[i] == above[i];
-      if (is_sure) CHECK(quick[i] == right[i]);
-      CHECK(expected[i] == static_cast<weft::i16>(std::clamp(std::nearbyint(exact[i]), double(low), double(high))));
+      if (is_sure && quick[i] != right[i]) CHECK(quick[i] == right[i]);  // a CHECK for each lane would take seconds
+      const auto plain = static_cast<weft::i16>(std::clamp(std::nearbyint(exact[i]), double(low), double(high)));
+      if (expected[i] != plain) CHECK(expected[i] == plain);
       doubts += !is_sure, ++lanes;
     }
   }

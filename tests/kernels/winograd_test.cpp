@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "todays.h"
+
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
 using weft::i16, weft::i64, weft::i8;
@@ -146,7 +148,7 @@ std::vector<ConvSizes> cases() {
 }  // namespace
 
 TEST_CASE("winograd f32") {
-  for (const ConvSizes& s : cases()) {
+  for (const ConvSizes& s : weft::test::todays(cases())) {
     CAPTURE(s.channels_in);
     CAPTURE(s.out[1]);
     CAPTURE(s.out[2]);
@@ -156,7 +158,7 @@ TEST_CASE("winograd f32") {
 }
 
 TEST_CASE("winograd of integers is exact at the bounds that lowering allows") {
-  for (const ConvSizes& s : cases()) {
+  for (const ConvSizes& s : weft::test::todays(cases())) {
     CAPTURE(s.channels_in);
     CAPTURE(s.out[1]);
     CAPTURE(s.out[2]);

@@ -63,10 +63,11 @@ std::string outcome(const Mutants& mutants, const Sound& sound, std::string_view
 
 int run_mutants(const Mutants& mutants, int count, char** words) {
   if (count < 5) {
-    std::fprintf(stderr, "usage: %s SEED FIRST COUNT FILE...\n", words[0]);
+    std::fprintf(stderr, "usage: %s SEED|intact FIRST COUNT FILE...\n", words[0]);
     return 2;
   }
-  uint64_t seed = std::stoull(words[1]), first = std::stoull(words[2]), all = std::stoull(words[3]);
+  const bool is_intact = std::string_view(words[1]) == "intact";
+  uint64_t seed = is_intact ? 0 : std::stoull(words[1]), first = std::stoull(words[2]), all = std::stoull(words[3]);
   std::vector<Sound> files;
   for (int i = 4; i < count; ++i) files.push_back(read_sound(words[i]));
   std::map<std::string, int> outcomes;
@@ -75,8 +76,8 @@ int run_mutants(const Mutants& mutants, int count, char** words) {
   for (uint64_t number = first; number < first + all; ++number) {
     std::seed_seq seeds{seed, number};
     std::mt19937_64 random(seeds);
-    const Sound& sound = files[random() % files.size()];
-    std::string bytes = mutants.damage(sound, random);
+    const Sound& sound = is_intact ? files.at(number) : files[random() % files.size()];
+    std::string bytes = is_intact ? sound.bytes : mutants.damage(sound, random);
     std::printf("%llu\n", static_cast<unsigned long long>(number));
     std::fflush(stdout);
     if (!knobs().dump.empty())

@@ -6,7 +6,6 @@ The models are random graphs, small node cases of ONNX, the models in the tests 
 models of TensorFlow. The other files are pictures, tensors, programs as text, saved programs and programs of
 torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
-import concurrent.futures
 import io
 import os
 import random
@@ -21,11 +20,12 @@ import pytest
 from onnx import numpy_helper
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("robustness", "random_graphs", "tensorflow", "torch")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("mutants", "robustness", "random_graphs", "tensorflow", "torch")]
 
 import judge
 from archives import exported_archives
 from graphs import draw_graph, open_sizes
+from harness import failures
 from limits import BUILD, IS_FULL, ROOT, SEED
 from onnx_node_cases import node_cases
 from places import keep_count
@@ -33,6 +33,7 @@ from places import keep_count
 COUNT = 20_000 if IS_FULL else 1_000  # different mutants each day
 FILES = 10_000 if IS_FULL else 500
 AT_ONCE = 500
+WEFT = ROOT / "build/release/bin/weft"  # makes the files: a plain run instruments only the programs that read damaged ones
 PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
 
 
@@ -91,7 +92,7 @@ def programs(path, count):
     for seed in range(SEED * 1000 + 40, SEED * 1000 + 200):
         d = draw_graph(seed)
         path.write_bytes(d.model(open_sizes(d)).SerializeToString())
-        done = subprocess.run([BUILD / "bin/weft", "inspect", path, "--ir"], capture_output=True)
+        done = subprocess.run([WEFT, "inspect", path, "--ir"], capture_output=True)
         assert done.returncode in (0, 3, 4), done.stderr
         if done.returncode == 0:
             yield done.stdout
@@ -116,11 +117,10 @@ def files(tmp_path_factory):
                         values=numpy_helper.from_list([np.float32(0.5), np.float32(0.25)]))
     sequence = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP, map_values=[one, one])
     (folder / "labels.maps").write_bytes(sequence.SerializeToString())
-    weft = BUILD / "bin/weft"
     for model in ("digits", "text"):
         path = ROOT / f"examples/{model}/{model}.onnx"
-        subprocess.run([weft, "compile", path, "-o", folder / f"{model}.weft"], check=True, capture_output=True)
-    several = [weft, "compile", folder / "digits.weft", "--target", "cpu:x86-64-v4,amd:gfx1100", "-o", folder / "several.weft"]
+        subprocess.run([WEFT, "compile", path, "-o", folder / f"{model}.weft"], check=True, capture_output=True)
+    several = [WEFT, "compile", folder / "digits.weft", "--target", "cpu:x86-64-v4,amd:gfx1100", "-o", folder / "several.weft"]
     subprocess.run(several, check=True, capture_output=True)
     for number, text in enumerate(programs(folder / "m.onnx", 20)):
         (folder / f"{number}.txt").write_bytes(text)
@@ -140,31 +140,9 @@ def exported_programs(tmp_path_factory):
     return sorted(folder.iterdir())
 
 
-def run_mutants(program, files, first, count):
-    """Returns the failures of mutants [first, first + count)."""
-    command = [BUILD / "bin" / program, SEED, first, count, *files]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=3600)
-    lines = done.stdout.splitlines()
-    wrong, number = [], first
-    print(lines[-1] if lines else "")  # names the slowest mutant, and the one with the most memory
-    for line in lines:
-        number = int(line) if line.isdigit() else number
-        if line.startswith("BUG"):
-            wrong.append(f"mutant {number}: {line}")
-    if done.returncode:
-        wrong.append(f"mutant {number}: exit code {done.returncode}: {done.stderr[-1500:]}")
-        rest = first + count - number - 1
-        if rest > 0 and len(wrong) < 20:
-            wrong += run_mutants(program, files, number + 1, rest)
-    return wrong
-
-
 def check(what, program, files, first, **of):
     print(f"seed {SEED} (WEFT_TEST_SEED)")
-    share = -(-AT_ONCE // os.cpu_count())  # a program reads its files on one core
-    parts = [(start, min(share, first + AT_ONCE - start)) for start in range(first, first + AT_ONCE, share)]
-    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
-        wrong = [line for found in pool.map(lambda part: run_mutants(program, files, *part), parts) for line in found]
+    wrong = failures(program, SEED, files, first, AT_ONCE)
     keep_count(what, {"build": BUILD.name} | of, files=AT_ONCE, wrong=len(wrong))
     assert wrong == []
 

@@ -337,7 +337,7 @@ def test_an_option_that_changes_nothing_says_so(name, way, tmp_path, capfd, monk
     np.testing.assert_array_equal(output, wanted)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("name, way", [(name, way) for name, way in WAYS if not ROWS[name].note])
 def test_an_option_does_what_it_says(name, way, tmp_path, capfd, monkeypatch):
     value, beside, seen = EFFECTS[name]

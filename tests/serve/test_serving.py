@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft serve` and its clients, each file of cases under a Python of its own (environment.py). A plain run takes every
-second file, the others the next day."""
+"""`weft serve` and its clients, each file of cases under a Python of its own (environment.py). A plain run takes two
+files, others each day."""
 import os
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from places import BUILD, DIGITS, IS_FULL, todays
 
 
 # A full run includes Ray and Chromium. Both are large, and Ray takes a minute to start and to stop.
-CASES = [*todays(["protocol", "clients", "guards", "versions", "damaged", "devices"], 2), *(["page"] if IS_FULL else [])]
+CASES = [*todays(["protocol", "clients", "guards", "versions", "damaged", "devices"], 3), *(["page"] if IS_FULL else [])]
 
 
 @pytest.mark.long

@@ -265,6 +265,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("options, uses_gpu", [({}, False), ({"device": "auto"}, True)], ids=["default", "auto"])
 def test_tensors_of_the_cpu_beside_a_gpu(options, uses_gpu, tmp_path):
     """A graph runs on the device of its tensors, unless the options name another device."""
@@ -320,7 +321,7 @@ def test_attention_as_torch_lowers_it_for_a_device(form, causal):
     torch.testing.assert_close(fast, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("mask", ["all", "causal", "window", "documents"])
 @pytest.mark.parametrize("bias", [False, True])
 def test_flex_attention(mask, bias, tmp_path):
