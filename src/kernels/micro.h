@@ -141,6 +141,9 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
   static WEFT_INLINE V mac(V a, V b, V c) {
 #if defined(__AVX512BW__)
     if constexpr (sizeof(V) == 64) {
+#if defined(__AVX512VNNI__)
+      return __builtin_ia32_vpdpwssd512(c, a, b);
+#endif
       using Shorts = short __attribute__((__vector_size__(64)));
       return c + __builtin_bit_cast(
                      V, __builtin_ia32_pmaddwd512(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
