@@ -86,8 +86,9 @@ struct MacBf16 : macs::MacBf16Pairs {
     return Vec<u32, L>(a);
   }
   static WEFT_INLINE Vec<f32, 16> mac(Vec<u32, 16> a, Vec<u32, 16> b, Vec<f32, 16> c) {
+    // a is the last operand because that one may be broadcast from memory, which saves an instruction if a is used once.
     using Pairs = __bf16 __attribute__((__vector_size__(64)));
-    return __builtin_ia32_dpbf16ps_512(c, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
+    return __builtin_ia32_dpbf16ps_512(c, __builtin_bit_cast(Pairs, b), __builtin_bit_cast(Pairs, a));
   }
 };
 #else
@@ -142,7 +143,7 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
 #if defined(__AVX512BW__)
     if constexpr (sizeof(V) == 64) {
 #if defined(__AVX512VNNI__)
-      return __builtin_ia32_vpdpwssd512(c, a, b);
+      return __builtin_ia32_vpdpwssd512(c, b, a);
 #endif
       using Shorts = short __attribute__((__vector_size__(64)));
       return c + __builtin_bit_cast(

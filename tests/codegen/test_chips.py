@@ -128,6 +128,28 @@ def test_rounding_to_bf16(tmp_path):
     assert found == [4, 2] and "vcmpnltps" not in text, text
 
 
+FEW_COLUMNS = """#include "gemm.h"
+using namespace weft;
+using namespace weft::kernel;
+WEFT_KERNEL(few_columns) {
+  auto a = WEFT_BUFFER(const bf16, 0), b = WEFT_BUFFER(const bf16, 1);
+  auto y = WEFT_BUFFER(f32, 2);
+  gemm<MacBf16, tasks::avx512_narrow_tile>(WEFT_LAUNCH, {1, 96, 16, 64},
+      DirectRows{[&](i64) WEFT_LAMBDA { return reinterpret_cast<const MacBf16::Unit*>(raw(a)); }, 32},
+      [&](i64) WEFT_LAMBDA { return raw(b); },
+      [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(y + row * 16 + col, v, lanes); });
+}
+"""
+
+
+def test_few_columns_of_bf16(tmp_path):
+    """With one vector of columns, each product broadcasts its row from memory: an own load would take 30 % more time."""
+    (tmp_path / "few.cpp").write_text(FEW_COLUMNS)
+    text = compile_sample(tmp_path / "few", ZEN4, tmp_path / "few.so", "--asm")
+    loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
+    assert any(len(re.findall(r"\tvdpbf16ps\t.*\{1to16\}", body)) == 12 for body in loops), text
+
+
 @pytest.mark.parametrize("instruction", ["tdpbusd", "tdpbf16ps"])
 def test_products_of_amx(instruction, tmp_path):
     """There is a loop of four products of register tiles and of the four loads that they need."""
