@@ -277,11 +277,11 @@ struct MacInt8 : MacIntegers<macs::MacInt8> {
 
 /// One call of an inner kernel. It sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset
 /// with the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to the
-/// values there unless `first`. The panel is prefetched `ahead` bytes in advance. 0: the panel is in the cache already;
-/// then each iteration of the loop prefetches a line from `next` on, unless `next` is null or an iteration takes only
-/// one unit. `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows
-/// of a run are this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in
-/// which all rows are `zeros` (a tap that only meets padding) is skipped.
+/// values there unless `first`. The panel is prefetched `ahead` bytes in advance; 0: it is in the cache already. Each
+/// iteration of the loop prefetches a line from `next` on, unless `next` is null or the tile does not spread fetches.
+/// `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of a run are
+/// this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in which all
+/// rows are `zeros` (a tap that only meets padding) is skipped.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;
@@ -304,6 +304,10 @@ inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_s
 template <class Mac, GemmTile tile>
 inline constexpr int turn_units = has_partial_sums<Mac> ? tile.unrolled : 1;
 
+/// True if each iteration prefetches a line of the next panel; else the panel is prefetched between tiles (gemm.h).
+template <class Mac, GemmTile tile>
+inline constexpr bool spreads_fetches = turn_units<Mac, tile> > 1 || tile.ahead > 0;
+
 /// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns
 /// (once, at the first step) and of its row.
 template <class Mac, GemmTile tile>
@@ -323,9 +327,9 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// Runs the inner kernel for `rows_now` rows. With `vectors_now` < tile.nv, leaves out the panel's last columns. The
-/// parameters are those of Micro::run.
-template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
+/// Runs the inner kernel for `rows_now` rows. With `vectors_now` < tile.nv, leaves out the panel's last columns. With
+/// `both`, prefetches from `ahead` and from `next`. The parameters are those of Micro::run.
+template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv, bool both = false>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
   const auto* const* rows = call.rows;
   const i64 segments = call.segments, length = call.length, a_offset = call.a_offset, stride = call.stride,
@@ -368,7 +372,10 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
       if (fetch_next) __builtin_prefetch(next, 0, 2), next += 64;
       WEFT_UNROLL for (int u = 0; u < unrolled; ++u) take_unit(k + u, fetch);
     }
-    WEFT_NO_UNROLL for (; k < end; ++k) take_unit(k, fetch);
+    WEFT_NO_UNROLL for (; k < end; ++k) {
+      if (both) __builtin_prefetch(next, 0, 2), next += 64;
+      take_unit(k, fetch);
+    }
   };
   i64 summed = 0;
   WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
@@ -447,6 +454,8 @@ struct Micro {
 
   /// Runs `micro` for tile.rows(which) rows; only the first `cols` columns of the panel are needed.
   static void run(const MicroCall<Mac>& call, int which, i64 cols);
+  /// Does what `run` does, for a whole tile that prefetches from `ahead` and from `next`.
+  static void run_with_next(const MicroCall<Mac>& call);
   /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. `acc` has the
   /// sums of one panel after the other; they are added to its contents unless `first`. Each sum takes k in rising
   /// order, as in `micro`.
@@ -479,6 +488,11 @@ __attribute__((noinline)) void Micro<Mac, tile>::thin(const Unit* a, i64 length,
     }
     first = false;
   } while (k < length);
+}
+
+template <class Mac, GemmTile tile>
+__attribute__((noinline)) void Micro<Mac, tile>::run_with_next(const MicroCall<Mac>& call) {
+  if constexpr (tile.ahead > 0) micro<Mac, tile, tile.mr, tile.nv, true>(call, 0, tile.nr());
 }
 
 template <class Mac, GemmTile tile>

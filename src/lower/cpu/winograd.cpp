@@ -68,9 +68,6 @@ const char* refused_types(const Lowering& lowering, const Mac& direct, const Vie
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;
 }
 
-/// Returns how many products the direct kernel does in the time of one product of transformed values.
-double speed_of(const Mac& direct) { return direct.direct == DType::bf16 || direct.direct == DType::u8 ? 2 : 1; }
-
 /// Returns the largest output tile that is exact for integers with these bounds; 0 if there is none.
 int largest_exact_tile(double x, const WeightBounds& w) {
   for (auto [out, sum_bits] : {std::pair{4, 25}, {2, 29}}) {
@@ -105,7 +102,8 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   WeightBounds weights = is_float ? WeightBounds() : weight_bounds(i.inputs[1]);
   int largest = is_float ? 4 : largest_exact_tile(max_x, weights);
   if (largest == 0) return no("sums of these integers could leave the bits that stay exact");
-  Estimate e = estimate_of(w, is_float ? 10.0 : 8.0, speed_of(direct));
+  bool is_narrow = direct.direct == DType::bf16 || direct.direct == DType::u8;  // multiplied at twice the speed
+  Estimate e = estimate_of(w, is_float ? 10.0 : 8.0, is_narrow ? 2 : 1);
   std::vector<Candidate> candidates{{.name = "direct", .estimate = 0.9 * e.direct()}};
   for (int side : {2, 4}) {
     if (side <= largest) candidates.push_back({.name = cat("winograd", side), .estimate = e.tiled(side)});
