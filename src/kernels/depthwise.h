@@ -346,8 +346,8 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
-            if constexpr (is_same<Acc, i32>) {  // vectors of four registers, so that bytes are packed in fewer steps
-              constexpr int M = 4 * N;
+            if constexpr (sizeof(X) < 4) {  // vectors of several registers, so that results are packed in fewer steps
+              constexpr int M = is_same<Acc, i32> ? 4 * N : 2 * N;
               WEFT_NO_UNROLL for (; k + M <= channels; k += M) store(at + i, c + k, load<M>(from + k, Full{}), Full{});
             }
             WEFT_NO_UNROLL for (; k + N <= channels; k += N) store(at + i, c + k, load<N>(from + k, Full{}), Full{});

@@ -95,18 +95,18 @@ struct Block {
 };
 
 /// Prefetches the next panel (of this step, of the next step, or of the columns after this block) while the tile at
-/// `row`, number `index` of its block, is computed. If an iteration of the inner loop takes several units, each
-/// iteration prefetches one cache line: for the first tile a line of the current panel, which is not in L1 yet; for
-/// later tiles a line of the next panel. More lines at once would delay the loads of the tile.
+/// `row`, number `index` of its block, is computed. If fetches are spread, each iteration of the inner loop prefetches
+/// one cache line of the next panel, from the second tile on; the first tile fetches the current panel, which is not in
+/// L1 yet. More lines at once would delay the loads of the tile.
 template <class Mac, GemmTile tile, class Call>
-WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 index, i64 col,
-                             const typename Mac::B* panel, Call& call) {
+__attribute__((noinline)) static void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 index,
+                                                  i64 col, const typename Mac::B* panel, Call& call) {
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B), turn = turn_units<Mac, tile>;
   const i64 units = step.segments * step.length, bytes = units * unit_bytes;
   const char* next = reinterpret_cast<const char*>(panel) + bytes;
   if (col + tile.nr() < block.cols) next += block.panel_units * unit_bytes - bytes;
   else if (!step.last) next = reinterpret_cast<const char*>(block.b) + step.panel_unit * unit_bytes + bytes;
-  if constexpr (turn > 1) {
+  if constexpr (spreads_fetches<Mac, tile>) {
     const i64 done = (index - 1) * (units / turn) * 64;
     if (index == 0) call.ahead = 4096;
     else if (done < bytes) call.next = next + done;
@@ -261,7 +261,9 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
           call.terms = row_terms;
           if constexpr (Near::used) call.b = is_thin ? near.fill(panel, units) : near_panel;
           else call.b = panel;
-          Micro<typename Near::Near, tile>::run(call, which, block.cols - col);
+          if (tile.ahead > 0 && call.next && which == 0 && next <= block.cols)
+            Micro<typename Near::Near, tile>::run_with_next(call);
+          else Micro<typename Near::Near, tile>::run(call, which, block.cols - col);
         }
         if (next - done < wide && next < end) continue;
         if (step.last) finish(row, count, done, least(next, block.cols), acc - (col - done), stride);

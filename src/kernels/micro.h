@@ -86,8 +86,9 @@ struct MacBf16 : macs::MacBf16Pairs {
     return Vec<u32, L>(a);
   }
   static WEFT_INLINE Vec<f32, 16> mac(Vec<u32, 16> a, Vec<u32, 16> b, Vec<f32, 16> c) {
+    // a is the last operand because that one may be broadcast from memory, which saves an instruction if a is used once.
     using Pairs = __bf16 __attribute__((__vector_size__(64)));
-    return __builtin_ia32_dpbf16ps_512(c, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
+    return __builtin_ia32_dpbf16ps_512(c, __builtin_bit_cast(Pairs, b), __builtin_bit_cast(Pairs, a));
   }
 };
 #else
@@ -140,6 +141,9 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
   static WEFT_INLINE V mac(V a, V b, V c) {
 #if defined(__AVX512BW__)
     if constexpr (sizeof(V) == 64) {
+#if defined(__AVX512VNNI__)
+      return __builtin_ia32_vpdpwssd512(c, b, a);
+#endif
       using Shorts = short __attribute__((__vector_size__(64)));
       return c + __builtin_bit_cast(
                      V, __builtin_ia32_pmaddwd512(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
@@ -273,10 +277,10 @@ struct MacInt8 : MacIntegers<macs::MacInt8> {
 /// One call of an inner kernel. It sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset
 /// with the next `length` units of the panel at b. The sums of row i go to acc[i * stride ...]; unless `first`, they
 /// are added to the values of acc. The kernel prefetches the panel `ahead` bytes in advance. `ahead` = 0: the panel is
-/// in the cache; if an iteration of the loop over k takes several units, it prefetches a line from `next` on, unless
-/// `next` is null. `terms`: the row terms for a Mac with headers. `row_stride` (AMX only): the rows of a run are this
-/// many units apart, and `rows` has the first row of each run; 0: `rows` has all rows. `zeros`: a row of padding; sums
-/// of floats skip a run if all its rows are `zeros`.
+/// in the cache; each iteration of the loop over k prefetches a line from `next` on, unless `next` is null or
+/// spreads_fetches is false. `terms`: the row terms for a Mac with headers. `row_stride` (AMX only): the rows of a run
+/// are this many units apart, and `rows` has the first row of each run; 0: `rows` has all rows. `zeros`: a row of
+/// padding; sums of floats skip a run if all its rows are `zeros`.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;
@@ -299,6 +303,10 @@ inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_s
 template <class Mac, GemmTile tile>
 inline constexpr int turn_units = has_partial_sums<Mac> ? tile.unrolled : 1;
 
+/// True if each iteration prefetches a line of the next panel; else the panel is prefetched between tiles (gemm.h).
+template <class Mac, GemmTile tile>
+inline constexpr bool spreads_fetches = turn_units<Mac, tile> > 1 || tile.ahead > 0;
+
 /// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of the columns
 /// (only in the first step) and of the row.
 template <class Mac, GemmTile tile>
@@ -318,9 +326,9 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// Runs the inner kernel for `rows_now` rows. With `vectors_now` < tile.nv, leaves out the panel's last columns. The
-/// parameters are those of Micro::run.
-template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
+/// Runs the inner kernel for `rows_now` rows. With `vectors_now` < tile.nv, leaves out the panel's last columns. With
+/// `both`, prefetches from `ahead` and from `next`. The parameters are those of Micro::run.
+template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv, bool both = false>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
   const auto* const* rows = call.rows;
   const i64 segments = call.segments, length = call.length, a_offset = call.a_offset, stride = call.stride,
@@ -363,7 +371,10 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
       if (fetch_next) __builtin_prefetch(next, 0, 2), next += 64;
       WEFT_UNROLL for (int u = 0; u < unrolled; ++u) take_unit(k + u, fetch);
     }
-    WEFT_NO_UNROLL for (; k < end; ++k) take_unit(k, fetch);
+    WEFT_NO_UNROLL for (; k < end; ++k) {
+      if (both) __builtin_prefetch(next, 0, 2), next += 64;
+      take_unit(k, fetch);
+    }
   };
   i64 summed = 0;
   WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
@@ -441,6 +452,8 @@ struct Micro {
 
   /// Runs `micro` for tile.rows(which) rows; only the first `cols` columns of the panel are needed.
   static void run(const MicroCall<Mac>& call, int which, i64 cols);
+  /// Does what `run` does, for a whole tile that prefetches from `ahead` and from `next`.
+  static void run_with_next(const MicroCall<Mac>& call);
   /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. The sums of one
   /// panel after another go to `acc`; unless `first`, they are added to its values. Each sum takes k in rising order.
   static void thin(const Unit* a, i64 length, const B* b, i64 panel_stride, Acc* acc, bool first, const Acc* terms);
@@ -472,6 +485,11 @@ __attribute__((noinline)) void Micro<Mac, tile>::thin(const Unit* a, i64 length,
     }
     first = false;
   } while (k < length);
+}
+
+template <class Mac, GemmTile tile>
+__attribute__((noinline)) void Micro<Mac, tile>::run_with_next(const MicroCall<Mac>& call) {
+  if constexpr (tile.ahead > 0) micro<Mac, tile, tile.mr, tile.nv, true>(call, 0, tile.nr());
 }
 
 template <class Mac, GemmTile tile>

@@ -40,7 +40,7 @@ inline constexpr GemmTile avx512_tile{
     .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
 /// The AVX-512 tile for Zen 4, whose prefetchers bring data from L2 to L1 as fast as products need it.
 inline constexpr GemmTile zen_tile = [](GemmTile tile) {
-  tile.deep = 256, tile.few = 8192, tile.short_runs = 64, tile.near = 32768, tile.ahead = 2048;
+  tile.deep = 384, tile.few = 8192, tile.short_runs = 64, tile.near = 32768, tile.ahead = 4096;
   return tile;
 }(avx512_tile);
 /// The AVX-512 tile for at most 16 columns of f32.

@@ -457,19 +457,22 @@ WEFT_INLINE Vec<f32, lanes_of<V>> bf16_to_f32(V bits) {
 }
 template <class V>
 WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
+  constexpr int N = lanes_of<V>;
 #if defined(__AVX512BF16__) && defined(__AVX512DQ__)
   // These instructions treat denormals as zero, so vectors with a denormal are converted below.
   const auto denormals = [](Vec<f32, 16> v) WEFT_LAMBDA { return __builtin_ia32_fpclassps512_mask(v, 0x20, 0xffff); };
-  if constexpr (lanes_of<V> == 32) {
+  if constexpr (N == 32) {
     if ((denormals(x.lo) | denormals(x.hi)) == 0) [[likely]]
-      return __builtin_bit_cast(Vec<u16, 32>, __builtin_ia32_cvtne2ps2bf16_512(x.hi, x.lo));
-  } else if constexpr (lanes_of<V> == 16) {
+      return __builtin_bit_cast(Vec<u16, N>, __builtin_ia32_cvtne2ps2bf16_512(x.hi, x.lo));
+  } else if constexpr (N == 16) {
     using Result = __bf16 __attribute__((__vector_size__(32)));
     if (denormals(x) == 0) [[likely]]
-      return __builtin_bit_cast(Vec<u16, 16>, __builtin_ia32_cvtneps2bf16_512_mask(x, Result{}, 0xffff));
+      return __builtin_bit_cast(Vec<u16, N>, __builtin_ia32_cvtneps2bf16_512_mask(x, Result{}, 0xffff));
+    asm("" : "+v"(x));  // without this, LLVM would compute x as integers: a maximum takes it two instructions then
   }
+  if constexpr (N >= 32) return join(f32_to_bf16(low_lanes<N / 2>(x)), f32_to_bf16(high_lanes<N / 2>(x)));
 #endif
-  using U = Vec<u32, lanes_of<V>>;
+  using U = Vec<u32, N>;
   const U bits = bits_to<u32>(x);
   const U rounded = (bits + U(0x7fff) + ((bits >> 16) & U(1))) >> 16;
   return convert_plain<u16>(select(x != x, (bits >> 16) | U(0x40), rounded));

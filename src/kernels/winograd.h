@@ -174,11 +174,11 @@ WEFT_INLINE void fill_tile_pointers(const ConvSizes& s, i64 plane, i64 tile_y, i
   }
 }
 
-/// Transforms all channels of one tile; writes position p to `to + p * step`.
-template <class Form, class X>
-WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64 step) {
-  constexpr int W = native_lanes * 4 / int(sizeof(X)), N = Form::size;
-  using V = Vec<X, W>;
+/// Transforms all channels of one tile in type T; writes position p to `to + p * step`.
+template <class Form, class T, class X>
+WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, T* to, i64 step) {
+  constexpr int W = native_lanes * 4 / int(sizeof(T)), N = Form::size;
+  using V = Vec<T, W>;
   V between[N * N];
   X last[N * N * W];
   const X* moved[N * N];
@@ -195,7 +195,7 @@ WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64
     const i64 at = whole ? c : 0;
     both_sides<N, N>(
         between, [](const V(&d)[N], V(&v)[N]) WEFT_LAMBDA { Form::input(d, v); },
-        [&](i64 i, i64 j) WEFT_LAMBDA { return load<W>(from[i * N + j] + at, Full{}); },
+        [&](i64 i, i64 j) WEFT_LAMBDA { return convert<T>(load<W>(from[i * N + j] + at, Full{})); },
         [&](i64 i, i64 j, V v) WEFT_LAMBDA { store(to + (i * N + j) * step + c, v, Full{}); });
   }
 }
@@ -298,15 +298,16 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 
 /// Runs this call's share of the tasks of tasks::winograd_blocks for the planes of all images. Computes the same
 /// results as `conv` (conv.h), for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups,
-/// sizes and padding may have any value. The sums run along k over channels and over planes along the depth. X is
-/// Mac::Direct. `w`: packed by pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch,
-/// `words` being 4-byte words of all units.
+/// sizes and padding may have any value. The sums run along k over channels and over planes along the depth. Pixels of
+/// a narrower type than Mac::Direct are converted where they are transformed. `w`: packed by pack_winograd. `outside`
+/// is the value of padding. Scratch: tasks::winograd_scratch, `words` being 4-byte words of all units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
   using Unit = typename Mac::Unit;
   using Acc = typename Mac::Acc;
-  static_assert(is_same<X, typename Mac::Direct>, "pixels come in the type that is multiplied");
+  using T = typename Mac::Direct;
+  static_assert(sizeof(X) <= sizeof(T), "a row of padding must fit its room in the scratch memory");
   constexpr int nr = tile.nr(), M = Form::out;
   constexpr i64 positions = Form::size * Form::size;
   constexpr i64 words = sizeof(Unit) / 4;  // words of a unit
@@ -339,8 +340,8 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
           const i64 from = conv_source(s, 0, plane % s.out[0], td);
           fill_tile_pointers<Form>(s, from < 0 ? i64(-1) : plane / s.out[0] * s.in[0] + from, line, column,
                                    x + group * s.channels_in, zeros, pixels);
-          transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<X*>(transformed + t * stride + td * plane_units),
-                               step * i64(sizeof(Unit) / sizeof(X)));
+          transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<T*>(transformed + t * stride + td * plane_units),
+                               step * i64(sizeof(Unit) / sizeof(T)));
         }
       });
       if constexpr (Mac::header > 0)
@@ -383,8 +384,8 @@ WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from,
         WEFT_NO_UNROLL for (i64 i = 0; i < K * 9; ++i) {
           const i64 all_k = k0 + i / 9, depth = all_k / plane_k, k = all_k % plane_k, tap = i % 9;
           taps[i * nr + j] = k < p.k && depth < p.taps[0]
-                                 ? static_cast<Wide>(base[j * p.stride_n + k * p.stride_k + depth * p.stride_tap[0] +
-                                                          tap / 3 * p.stride_tap[1] + tap % 3 * p.stride_tap[2]])
+                                 ? convert<Wide>(base[j * p.stride_n + k * p.stride_k + depth * p.stride_tap[0] +
+                                                      tap / 3 * p.stride_tap[1] + tap % 3 * p.stride_tap[2]])
                                  : Wide(0);
         }
       }

@@ -89,8 +89,9 @@ def test_cpu_compiles(family, name, tmp_path):
 
 
 # Chip, features, registers, and the number and name of the multiplications in the innermost loop: vpdpbusd multiplies
-# bytes, vpmaddwd 16-bit integers.
-INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
+# bytes, vpdpwssd and vpmaddwd 16-bit integers.
+INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpwssd"),
+         ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
         ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd"),
         ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: the kernel for quads (units of four)
 
@@ -107,6 +108,46 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     tiles = [body for body in tiles if "\tvpsrad\t" not in body]
     assert tiles, f"no loop of {count} {instruction} on {register}"
     assert not any(re.search(r"%[yz]mm\d+, -?\d*\(%rsp\)", body) for body in tiles), "the tile is spilled"
+
+
+ROUNDED_ROW = """#include "fused.h"
+#include "vec.h"
+using namespace weft;
+using namespace weft::kernel;
+WEFT_KERNEL(rounded_row) {
+  store(WEFT_BUFFER(bf16, 1), convert<bf16>(fn::op_relu(load<64>(WEFT_BUFFER(const f32, 0), Full{}))), Full{});
+}
+"""
+
+
+def test_rounding_to_bf16(tmp_path):
+    """The relu of a tile's row and its rounding to bf16 take one instruction for each register and each pair of them."""
+    (tmp_path / "row.cpp").write_text(ROUNDED_ROW)
+    text = compile_sample(tmp_path / "row", ZEN4, tmp_path / "row.so", "--asm")
+    found = [len(re.findall(rf"\t{name}\t[^\n]*%zmm\d+\n", text)) for name in ("vmaxps", "vcvtne2ps2bf16")]
+    assert found == [4, 2] and "vcmpnltps" not in text, text
+
+
+FEW_COLUMNS = """#include "gemm.h"
+using namespace weft;
+using namespace weft::kernel;
+WEFT_KERNEL(few_columns) {
+  auto a = WEFT_BUFFER(const bf16, 0), b = WEFT_BUFFER(const bf16, 1);
+  auto y = WEFT_BUFFER(f32, 2);
+  gemm<MacBf16, tasks::avx512_narrow_tile>(WEFT_LAUNCH, {1, 96, 16, 64},
+      DirectRows{[&](i64) WEFT_LAMBDA { return reinterpret_cast<const MacBf16::Unit*>(raw(a)); }, 32},
+      [&](i64) WEFT_LAMBDA { return raw(b); },
+      [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(y + row * 16 + col, v, lanes); });
+}
+"""
+
+
+def test_few_columns_of_bf16(tmp_path):
+    """With one vector of columns, each product broadcasts its row from memory: an own load would take 30 % more time."""
+    (tmp_path / "few.cpp").write_text(FEW_COLUMNS)
+    text = compile_sample(tmp_path / "few", ZEN4, tmp_path / "few.so", "--asm")
+    loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
+    assert any(len(re.findall(r"\tvdpbf16ps\t.*\{1to16\}", body)) == 12 for body in loops), text
 
 
 @pytest.mark.parametrize("instruction", ["tdpbusd", "tdpbf16ps"])

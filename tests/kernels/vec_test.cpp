@@ -155,6 +155,10 @@ TEST_CASE("kernel vec: bf16 rounds to nearest even") {
     both[bits % 32] = x;
     const auto rounded = k::convert<k::bf16>(both);
     failures += u16(rounded.bits[bits % 32]) != (bits >> 16) + take_up || u16(rounded.bits[bits % 32 ^ 1]) != 0xc000;
+    k::Vec<float, 64> row(x);
+    row[bits % 64] = -1.0f;
+    const auto all = k::convert<k::bf16>(row);
+    for (u32 i = 0; i < 64; i++) failures += u16(all.bits[i]) != (i == bits % 64 ? 0xbf80 : (bits >> 16) + take_up);
   }
   CHECK(failures == 0);
   const float quiet = __builtin_bit_cast(float, 0x7f800001), minus = __builtin_bit_cast(float, 0xff812345);

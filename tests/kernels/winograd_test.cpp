@@ -154,6 +154,7 @@ TEST_CASE("winograd f32") {
     CAPTURE(s.out[2]);
     CHECK(worst_error<MacF32, WinogradFloat4, f32, f32>(s, 60, 60, 0.0f) < 1e-6);
     CHECK(worst_error<MacF32, WinogradFloat2, f32, f32>(s, 60, 60, 2.0f) < 4e-7);
+    CHECK(worst_error<MacF32, WinogradFloat4, i16, f32>(s, 60, 60, i16(0)) < 1e-6);
   }
 }
 
@@ -166,6 +167,7 @@ TEST_CASE("winograd of integers is exact at the bounds that lowering allows") {
     CHECK(worst_error<MacInt16<i16>, WinogradInt4, i16, i8>(s, max_x, 127, i16(0)) == 0);
     CHECK(worst_error<MacInt16<i16>, WinogradInt2, i16, i8>(s, 255, 127, i16(-3)) == 0);
     CHECK(worst_error<MacInt16<i16>, WinogradInt2, i16, i16>(s, 255, 255, i16(0)) == 0);
+    CHECK(worst_error<MacInt16<i16>, WinogradInt4, i8, i8>(s, std::min(max_x, 127), 127, i8(3)) == 0);
 #if !defined(__aarch64__)
     CHECK(worst_error<MacQuads<i16>, WinogradInt4, i16, i8>(s, std::min(max_x, 265), 127, i16(0)) == 0);
     CHECK(worst_error<MacQuads<i16>, WinogradInt2, i16, i8>(s, 255, 127, i16(-3)) == 0);

@@ -9,6 +9,7 @@
 #include "compile.h"
 #include "cpu_compare.h"
 #include "ir/text.h"
+#include "lower/lower.h"
 #include "ops/registry.h"
 
 using namespace weft;
@@ -26,9 +27,10 @@ std::string weights(const char* type, int64_t out, int64_t in, int most) {
   return text + "}}\n";
 }
 
-std::string floats(int64_t in, int64_t out, int64_t groups, const char* pads) {
+std::string floats(int64_t in, int64_t out, int64_t groups, const char* pads, const char* type = "f32") {
   return cat("program \"p\"\nsymbol n min=0\nsymbol h min=2\nsymbol k min=2\nmodule main {\n",
-             "  %x = parameter {name=\"x\", type=f32[n,h,k,", in, "]}\n  %w = ", weights("f32", out, in / groups, 5),
+             "  %x = parameter {name=\"x\", type=", type, "[n,h,k,", in,
+             "]}\n  %w = ", weights(type, out, in / groups, 5),
              "  %c = convolution %x, %w {strides=[1, 1], dilations=[1, 1], ", pads, ", groups=", groups,
              ", layout=channels_last}\n  %r = relu %c\n  return \"r\"=%r\n}\n");
 }
@@ -50,6 +52,13 @@ bool has_kernel(const std::string& text, std::string_view beginning) {
   auto executable = compile(parse_program(text, make_op), {.device = "cpu", .threads = 1});
   return std::ranges::any_of(executable->steps(),
                              [&](const StepInfo& step) { return step.kernel.starts_with(beginning); });
+}
+
+/// The same if the program is lowered as it is for `chip`.
+bool has_kernel_for(const char* chip, const std::string& text, std::string_view beginning) {
+  Plan plan = lower(*parse_program(text, make_op), chip_named(chip), {});
+  return std::ranges::any_of(plan.kernels,
+                             [&](const PlanKernel& kernel) { return kernel.name.starts_with(beginning); });
 }
 
 /// Returns a program of a 3 x 3 x 3 convolution over volumes of four planes.
@@ -74,6 +83,19 @@ TEST_CASE("cpu: 3x3 convolutions of stride 1 by minimal filtering") {
   compare_on_cpu(floats(34, 38, 2, around), {{{2, 6, 11, 34}}});
 }
 
+TEST_CASE("cpu: minimal filtering of 16-bit floats in f32, unless AMX multiplies them") {
+  const char* zen = "x86-64-v4+avx512bf16+avx512vnni";
+  const char* amx = "x86-64-v4+avx512bf16+avx512vnni+amx-bf16+amx-int8+amx-tile";
+  for (const char* type : {"bf16", "f16"}) {
+    const std::string text = floats(64, 40, 1, around, type);
+    CHECK(has_kernel_for(zen, text, "winograd4_f32"));
+    CHECK(has_kernel_for("x86-64-v3", text, "winograd4_f32"));
+    CHECK(has_kernel_for(amx, text, "winograd4_f32") == (type == std::string("f16")));
+    compare_on_cpu(text, {{{2, 9, 7, 64}}, {{1, 4, 12, 64}}, {{3, 2, 3, 64}}, {{0, 5, 5, 64}}});
+    compare_on_cpu(floats(34, 38, 2, around, type), {{{2, 6, 11, 34}}});
+  }
+}
+
 TEST_CASE("cpu: minimal filtering of volumes, plane by plane") {
   CHECK(has_kernel(volumes(24, 20), "winograd4_f32"));
   compare_on_cpu(volumes(24, 20), {{{2, 4, 7, 9, 24}}, {{1, 4, 2, 9, 24}}, {{0, 4, 5, 9, 24}}});
@@ -84,4 +106,15 @@ TEST_CASE("cpu: minimal filtering of integers is exact, in the tile that their b
   const std::string many = integers(300, 17, 127);  // sums of about 255 * 9 * 300 * 64 need more than 25 bits
   CHECK(!has_kernel(many, "winograd4"));
   compare_quantized_on_cpu(many, {{{1, 300, 9, 7}}});
+}
+
+TEST_CASE("cpu: minimal filtering of bytes in 16 bits with AVX-512") {
+  std::string bytes = floats(64, 40, 1, around, "u8");
+  for (auto [from, to] :
+       {std::pair{"constant {value=u8", "constant {value=i8"}, {"channels_last}", "channels_last, type=i32}"}})
+    bytes.replace(bytes.find(from), std::string_view(from).size(), to);
+  CHECK(has_kernel_for("x86-64-v4+avx512vnni", bytes, "winograd4_i16"));
+  CHECK(has_kernel_for("x86-64-v3+avxvnni", bytes, "conv_i8"));
+  CHECK(has_kernel_for("x86-64-v4+avx512vnni+amx-int8+amx-tile", bytes, "conv_i8"));
+  compare_on_cpu(bytes, {{{2, 9, 7, 64}}, {{1, 4, 12, 64}}, {{3, 2, 3, 64}}, {{0, 5, 5, 64}}});
 }

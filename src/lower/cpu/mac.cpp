@@ -39,7 +39,7 @@ static Dim columns(const Instruction& instruction) {
   return op->transposed ? b[1] : exact_divide(b[0], op->groups).value_or(b[0]);
 }
 
-static double max_of_a(const Instruction& instruction) {
+double largest_of_a(const Instruction& instruction) {
   const auto& inputs = instruction.inputs;
   double x = interval_of(inputs[0]).size();
   bool has_padding = instruction.is<Convolution>() && inputs.size() > 2;
@@ -80,7 +80,7 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
     return on_amx(for_columns(lowering, instruction, {macs::MacInt8, "native_tile", tile}), lowering, "amx-int8");
   DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
   Mac pairs(macs::MacInt16, "native_tile", tile, packed);
-  return with_quads(lowering, pairs, summed(instruction), max_of_a(instruction),
+  return with_quads(lowering, pairs, summed(instruction), largest_of_a(instruction),
                     interval_of(instruction.inputs[1]).size());
 }
 

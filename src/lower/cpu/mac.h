@@ -53,6 +53,8 @@ struct Mac : MacRow {
   std::string units_at(const std::string& address) const;
 };
 
+/// Returns a bound of |a| of a dot or convolution of integers; the value of padding counts as a.
+double largest_of_a(const Instruction& instruction);
 /// Returns MacQuads instead of `direct` (16-bit integers) if it is faster and exact for sums of `count` products with
 /// |a| at most `max_a` and |b| at most `max_b`.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);

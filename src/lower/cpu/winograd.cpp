@@ -19,12 +19,13 @@ double guessed(const Dim& dim, int64_t guess) {
       [&](const Symbol& symbol) { return std::clamp(guess, symbol.min, std::max(symbol.min, symbol.max)); }));
 }
 
-/// Estimates of work, in multiply-adds of the f32 kernels, fitted to bench/kernels/winograd.cpp on AVX2: transforming
-/// one element costs as much as 10 multiply-adds, loading a weight as much as `weight_cost`.
+/// Estimates of work, in multiply-adds of transformed values, fitted to bench/kernels/winograd.cpp on AVX2: transforming
+/// one element costs as much as 10 multiply-adds, loading a weight as much as `weight_cost`. The direct kernel does
+/// `direct_speed` products in the time of one.
 struct Estimate {
-  double batch, height, width, in, out, weight_cost;
+  double batch, height, width, in, out, weight_cost, direct_speed;
 
-  double direct() const { return 9 * in * out * std::max(batch * height * width, weight_cost); }
+  double direct() const { return 9 * in * out * std::max(batch * height * width, weight_cost) / direct_speed; }
   double tiled(int side) const {
     double tiles = batch * std::ceil(height / side) * std::ceil(width / side), positions = (side + 2) * (side + 2);
     return positions * (in * out * std::max(tiles, weight_cost) + 10 * tiles * (in + out));
@@ -32,12 +33,13 @@ struct Estimate {
 };
 
 /// Estimates the work. A depth axis counts as more images, and its kernel size as more channels.
-Estimate estimate_of(const Window& w, double weight_cost) {
+Estimate estimate_of(const Window& w, double weight_cost, double direct_speed) {
   size_t height = w.out.size() - 2;
   double in = guessed(w.channels_in, 64), images = guessed(w.batch, 1);
   if (height > 0) in *= guessed(w.kernel[0], 3), images *= guessed(w.out[0], 8);
-  return {images, guessed(w.out[height], 512), guessed(w.out[height + 1], 512),
-          in,     guessed(w.channels_out, 64), weight_cost};
+  return {images,      guessed(w.out[height], 512), guessed(w.out[height + 1], 512),
+          in,          guessed(w.channels_out, 64), weight_cost,
+          direct_speed};
 }
 
 std::vector<AssumedSize> sizes_of(const Window& w, const Estimate& e) {
@@ -55,10 +57,14 @@ bool last_are(const Dims& dims, int64_t value) {
   return known_equal(dims.back(), value) && known_equal(dims[dims.size() - 2], value);
 }
 
-/// Returns why these types are refused, or null. Floats must be f32 in both operands; integers are transformed in 16
-/// bits, because the transformed values are larger.
-const char* refused_types(const Mac& direct, const View& x) {
-  if (direct.name != "MacF32" && direct.direct != DType::i16) return "it is for f32 and for integers of 16 bits";
+/// Returns why these types are refused, or null. Narrow floats are transformed in f32, and integers in 16 bits, because
+/// the transformed values are larger.
+const char* refused_types(const Lowering& lowering, const Mac& direct, const View& x) {
+  if (direct.tile.amx) return "AMX multiplies so fast that transforms would take longer";
+  if (direct.sum == DType::f32) return nullptr;
+  // Multiplying 16 bits takes twice the time of bytes; measured on Zen 4, the 4 times fewer products still pay.
+  bool is_short = direct.direct == DType::i16 || (direct.direct == DType::u8 && lowering.tile().lanes == 16);
+  if (!is_short) return "it is for floats of at most 32 bits and for integers of 16 bits, with AVX-512 also of 8";
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;
 }
 
@@ -90,14 +96,14 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   auto no = [](std::string why) { return WinogradChoice{.why = cat("no Winograd: ", why)}; };
   if (!knobs().winograd) return no("WEFT_WINOGRAD is 0");
   if (!lowering.is_load_time(i.inputs[1])) return no("weights are not known before the run");
-  if (const char* why = refused_types(direct, x)) return no(why);
-  bool is_float = direct.direct == DType::f32;
-  if (!is_float && i.inputs.size() > 2) return no("the integer padding value is known only in the run");
-  double max_x = is_float ? 0 : interval_of(i.inputs[0]).size();
+  if (const char* why = refused_types(lowering, direct, x)) return no(why);
+  bool is_float = direct.sum == DType::f32;
+  double max_x = is_float ? 0 : largest_of_a(i);
   WeightBounds weights = is_float ? WeightBounds() : weight_bounds(i.inputs[1]);
   int largest = is_float ? 4 : largest_exact_tile(max_x, weights);
   if (largest == 0) return no("sums of these integers could leave the bits that stay exact");
-  Estimate e = estimate_of(w, is_float ? 10.0 : 8.0);
+  bool is_narrow = direct.direct == DType::bf16 || direct.direct == DType::u8;  // multiplied at twice the speed
+  Estimate e = estimate_of(w, is_float ? 10.0 : 8.0, is_narrow ? 2 : 1);
   std::vector<Candidate> candidates{{.name = "direct", .estimate = 0.9 * e.direct()}};
   for (int side : {2, 4}) {
     if (side <= largest) candidates.push_back({.name = cat("winograd", side), .estimate = e.tiled(side)});
@@ -108,7 +114,8 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   double share = e.tiled(best) / e.direct();
   return {.out = best,
           .form = cat(is_float ? "WinogradFloat" : "WinogradInt", best),
-          .mac = is_float ? direct : mac_of_tiles(lowering, w, best, max_x, weights),
+          .mac = is_float ? Mac(macs::MacF32, direct.tile_name, direct.tile)
+                          : mac_of_tiles(lowering, w, best, max_x, weights),
           .why = cat("Winograd in tiles of ", best, " x ", best, ": ", best == 4 ? "4" : "2.25",
                      " times fewer products, about ", static_cast<int>(std::lround(100 * share)),
                      " % of the direct kernel's time")};
