@@ -112,3 +112,23 @@ def test_functions_that_raise_are_freed(tmp_path):
     del held, call
     gc.collect()
     assert gone() is None
+
+
+def test_a_metric_that_fails_leaves_no_file(tmp_path, weft_command):
+    made = onnx.load(model_file(tmp_path))
+    onnx.save(made, tmp_path / "model.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    np.save(tmp_path / "x.npy", np.stack(items()))
+    before, seen = sorted(tmp_path.iterdir()), []
+
+    def metric(path):
+        seen.append(sorted(tmp_path.iterdir()))
+        return 1 // (2 - len(seen))
+
+    with pytest.raises(ZeroDivisionError):
+        weft.quantize(tmp_path / "model.onnx", items(), tmp_path / "out.onnx", metric=metric, budget=0.5)
+    assert len(seen) == 2 and all(len(files) == len(before) + 2 for files in seen)
+    assert sorted(tmp_path.iterdir()) == before
+    words = ["quantize", tmp_path / "model.onnx", "--data", tmp_path / "x.npy", "-o", tmp_path / "out.onnx", "--budget", "50%"]
+    done = weft_command(*words, "--metric", "echo no number; true")
+    assert done.returncode == 2 and "E220" in done.stderr and "no number" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
