@@ -11,6 +11,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <csignal>
 
 #include "api/python/module.h"
@@ -357,7 +358,7 @@ using static_inputs = Absent;
 
 template <class From, class To>
 void give(const From& from, To& to) {
-  if constexpr (!std::is_same_v<From, option::Absent>) to = from;
+  if constexpr (!std::is_same_v<From, option::Absent> && !std::is_same_v<From, option::progress>) to = from;
 }
 
 void give(const std::string& name, weft_precision& to) {
@@ -371,19 +372,51 @@ void give(const option::operators& operators, std::vector<weft_operator>& to) {
   for (const auto& op : operators) to.push_back(op->get());
 }
 
-void give(const option::progress& progress, decltype(weft::CompileOptions::progress)& to) {
-  if (!progress) return;
-  to = [call = *progress](std::string_view phase, size_t done, size_t total) {
-    nb::gil_scoped_acquire gil;
-    call(std::string(phase), done, total);
-  };
-}
+/// A `progress` function during one compile. An exception of the function ends the compile; it may not pass through
+/// the C interface, so `result_of` throws it afterwards.
+class WatchedProgress {
+ public:
+  explicit WatchedProgress(const option::progress& call) : call_(call) {}
+  WatchedProgress(const WatchedProgress&) = delete;
+
+  void give_to(weft::CompileOptions& options) {
+    if (!call_) return;
+    options.progress = [this](std::string_view phase, size_t done, size_t total) {
+      if (has_failed_) return;
+      nb::gil_scoped_acquire gil;
+      try {
+        (*call_)(std::string(phase), done, total);
+      } catch (...) {
+        error_ = std::current_exception();
+        has_failed_ = true;
+      }
+    };
+    options.stop = [this] { return has_failed_.load(); };
+  }
+
+  /// Returns the result of `compile`, or throws the exception of the function.
+  template <class Compile>
+  auto result_of(const Compile& compile) {
+    try {
+      auto made = compile();
+      if (!has_failed_) return made;
+    } catch (const weft::Error&) {
+      if (!has_failed_) throw;
+    }
+    std::rethrow_exception(error_);
+  }
+
+ private:
+  const option::progress& call_;
+  std::exception_ptr error_;
+  std::atomic<bool> has_failed_ = false;
+};
 
 struct Options {
 #define OPTION(kind, name, initial, ...) option::kind name = initial;
 #include "compile/options.def"
 
-  weft::CompileOptions get() const {
+  weft::CompileOptions get() const {  ///< without `progress`, see WatchedProgress
     weft::CompileOptions o;
 #define no_cache use_cache  // the C option no_cache is called use_cache in weft::CompileOptions
 #define OPTION(kind, name, initial, api, ...) give(name, o.api);
@@ -402,14 +435,16 @@ void add_option(nb::class_<Options>& options, const char* name, T Options::* mem
 template <class Compile>
 Model* make_model(const Options& options, const Compile& compile) {
   weft::CompileOptions o = options.get();
+  WatchedProgress progress(options.progress);
+  progress.give_to(o);
   nb::gil_scoped_release no_gil;
-  return new Model(compile(o), options.operators);
+  return new Model(progress.result_of([&] { return compile(o); }), options.operators);
 }
 
 // --- quantisation ------------------------------------------------------------------------------------------------
 
-/// The options of weft.quantize and its Python callbacks. `item` and `metric` do not raise: _quantize.py stores their
-/// exceptions and raises them after the run.
+/// The options of weft.quantize and its Python callbacks, which do not raise: _quantize.py stores their exceptions and
+/// raises them after the run.
 struct Quantization {
   /// A function that gets an index and returns the result of weft_quantize_options.item and the input tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;

@@ -132,6 +132,7 @@ BatchStats Batcher::stats() const {
   BatchStats stats = stats_;
   stats.waiting = queue_.size();
   stats.running = open_.size() - queue_.size();
+  stats.usual = usual_;
   return stats;
 }
 
@@ -179,7 +180,7 @@ Batcher::Batch Batcher::next_batch(std::unique_lock<std::mutex>& lock) {
   if (is_ending_) return {};
   Batch batch{queue_.front()};
   queue_.pop_front();
-  usual_ = std::max(open_.size(), usual_ - usual_ / 8);
+  usual_ = std::max({std::exchange(peak_, 0), open_.size(), usual_ - (usual_ + 7) / 8});
   take_fitting(batch);
   Clock::time_point end = batch[0]->arrival + options_.delay;
   while (is_worth_waiting(batch) && arrived_.wait_until(lock, end) == std::cv_status::no_timeout) take_fitting(batch);
@@ -242,6 +243,7 @@ void Batcher::note_run(const Batch& batch, Clock::duration time) {
   std::scoped_lock lock(mutex_);
   Runs& runs = stats_.runs_by_rows[rule_.joins ? rows : 1];
   ++runs.count, runs.ns += nanoseconds(time);
+  peak_ = std::max(peak_, open_.size());
 }
 
 void Batcher::run_together(Context& context, Joiner& joiner, const Batch& batch) {

@@ -39,11 +39,13 @@ struct Runs {
   uint64_t count = 0, ns = 0;
 };
 
-/// Counts since the start; `waiting` and `running` are present numbers. `queue_ns` and `run_ns` are sums over requests.
+/// Counts since the start; `waiting`, `running` and `usual` are present numbers. `queue_ns` and `run_ns` are sums over
+/// requests.
 struct BatchStats {
   uint64_t answered = 0, failed = 0, cancelled = 0, expired = 0, refused = 0;
   uint64_t queue_ns = 0, run_ns = 0;
   size_t waiting = 0, running = 0;
+  size_t usual = 0;                           ///< a batch waits for so many open requests, at most for the delay
   std::map<int64_t, Runs> runs_by_rows = {};  ///< key: rows of a run; 1 if requests are not joined
 };
 
@@ -94,7 +96,8 @@ class Batcher {
   std::deque<Shared> queue_;
   std::map<uint64_t, Shared> open_;  ///< accepted and not answered
   uint64_t next_id_ = 1;
-  size_t usual_ = 1;  ///< the greatest number of open requests; above 7, it falls by an eighth for each batch
+  size_t peak_ = 0;   ///< the greatest number of open requests at the end of a run since the last batch began
+  size_t usual_ = 1;  ///< the greatest number of open requests; it falls by an eighth for each batch, at least by 1
   bool is_closed_ = false;
   std::atomic<bool> is_ending_ = false;
   BatchStats stats_;

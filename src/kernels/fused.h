@@ -264,13 +264,13 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
 }
 
 /// Returns an index into an axis of `limit` elements; negative indices count from the end. For an index out of range,
-/// records a fault for the host and returns 0.
+/// records a fault for the host and returns `otherwise`.
 template <class L, class I>
-WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
+WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit, i64 otherwise = 0) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);
   if (at >= 0 && at < limit) return at;
   note_fault((WEFT_GLOBAL KernelFault*)checks(launch).fault, FaultKind::index, index, limit);
-  return 0;
+  return otherwise;
 }
 /// Returns matrix number `which` of `count` matrices, each of `elements` elements; null for a negative number. A number
 /// out of range is recorded as a fault for the host.

@@ -9,11 +9,10 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// Returns the position for an index. For an index out of range, records a fault and returns 0; if limit is 0, -1.
+/// Returns the position for an index. For an index out of range, records a fault and returns -1: nothing is written.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
-  const i64 at = checked_index(launch, index, limit);
-  return limit > 0 ? at : -1;
+  return checked_index(launch, index, limit, -1);
 }
 
 /// Returns an element after an update; narrow floats are combined in f32.

@@ -55,9 +55,9 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
 
 static bool is_guessed(const Instruction& i) { return i.is<Nearest>() && i.inputs.size() > 3; }
 
-/// True if a Nearest rounds f64 numbers of magnitude below 2^31, none of them NaN.
+/// True if a Nearest rounds f64 numbers that round to an i32, none of them NaN.
 static bool is_small(const Instruction& nearest) {
-  return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
+  return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31 - 1;
 }
 
 /// Returns u8 or i8 if a Nearest of small numbers clamps to that range and its result has that type, perhaps after a
@@ -253,7 +253,7 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes code that rounds the operand of a Nearest, of magnitude below 2^31, to integers. The code rounds the guess
+/// Writes code that rounds the operand of a Nearest, which is_small, to integers. The code rounds the guess
 /// or, if a lane is in doubt, the exact operand, which a cold function computes.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();

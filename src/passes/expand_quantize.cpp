@@ -144,7 +144,9 @@ class Expansion {
     if (zero && is_byte(op.to)) return quantized(i, {nearest(y, low - *zero, high - *zero, DType::i16), *zero}, op.to);
     if (i.inputs.size() == 3) {
       Value spread_zero = spread(module_, i.inputs[2], i.inputs[0].dims(), op.axis, op.block);
-      y = apply(module_, Fn::add, {apply(module_, Fn::round, {y}), convert(module_, spread_zero, y.dtype())});
+      Value none = broadcast(module_, constant(module_, y.dtype(), 0), y.dims());
+      y = apply(module_, Fn::select, {apply(module_, Fn::is_nan, {y}), none, apply(module_, Fn::round, {y})});
+      y = apply(module_, Fn::add, {y, convert(module_, spread_zero, y.dtype())});
     }
     return nearest(y, low, high, op.to);
   }

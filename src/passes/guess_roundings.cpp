@@ -19,11 +19,14 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the bounded terms, and the number of open terms: a constant times an integer above 2^16.
+/// A bound on the sum of the bounded terms, the number of open terms (a constant times an integer above 2^16), and the
+/// number of all terms.
 struct Terms {
   double bounded = 0;
-  int open = 0;
-  friend Terms operator+(const Terms& a, const Terms& b) { return {a.bounded + b.bounded, a.open + b.open}; }
+  int open = 0, count = 1;
+  friend Terms operator+(const Terms& a, const Terms& b) {
+    return {a.bounded + b.bounded, a.open + b.open, a.count + b.count};
+  }
 };
 
 /// Returns the Terms of an f64 sum of constants and integers times constants; nothing for other values.
@@ -52,11 +55,14 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
 std::optional<double> error_in_f32(const Instruction& nearest) {
   auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
   auto sum = terms_of(nearest.inputs[0]);
-  if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31)) return std::nullopt;
-  // Each conversion, product and sum (counted as four) rounds by at most 2^-24 of `size` if the result is within the
-  // limits; other results are clamped. Subtracting and adding the error bound rounds twice more.
+  // A guess for a sum below 2^31 - 2^12 stays below 2^31, so that it rounds to an i32.
+  if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31 - 0x1p12))
+    return std::nullopt;
+  // Each operation rounds by at most 2^-24 of `size` if the result is within the limits; other results are clamped. The
+  // open term is rounded three times (integer, constant, product), the bounded ones together count as two (constants,
+  // products), then each of the sums. Subtracting and adding the error bound rounds twice more.
   double size = std::max(-*low, *high) + 2 + sum->bounded;
-  double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
+  double error = std::exp2(std::ceil(std::log2(size * (sum->count + 6) * 0x1p-24)));
   return error <= 0x1p-11 ? std::optional(error) : std::nullopt;
 }
 

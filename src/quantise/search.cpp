@@ -92,16 +92,15 @@ class Search {
   }
 
   double metric(const ModelEdit& edit) const {
+    struct Removal {
+      const std::filesystem::path& trial;
+      ~Removal() {
+        std::error_code ignored;
+        for (const char* end : {"", ".data"}) std::filesystem::remove(trial.string() + end, ignored);
+      }
+    } removal{trial_};
     edit.write(trial_);
-    double figure = std::numeric_limits<double>::quiet_NaN();
-    try {
-      figure = work_.settings().metric(trial_);
-    } catch (...) {
-      std::filesystem::remove(trial_);
-      throw;
-    }
-    std::filesystem::remove(trial_);
-    std::filesystem::remove(trial_.string() + ".data");
+    double figure = work_.settings().metric(trial_);
     if (!std::isfinite(figure)) quantise::refuse("E220", cat("the metric gives ", figure, ", not a number"));
     return figure;
   }

@@ -6,9 +6,11 @@ import pickle
 import subprocess
 import sys
 import threading
+import tracemalloc
 import types
 
 import numpy as np
+import onnx
 import pytest
 import weft
 from places import DIGITS, ROOT
@@ -282,6 +284,57 @@ def test_a_deadline_ends_a_compile(device):
     assert weft.compile(MODEL, device=device, deadline=1000.0)
 
 
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+def constant_model(value, how):
+    graph = weft.Graph("g")
+    x = graph.input("x", "f32[4]")
+    if how == "graph":
+        graph.output("y", graph.append("mul", x, graph.constant(value)))
+        return graph
+    ports = [onnx.helper.make_tensor_value_info(name, 1, [4]) for name in "xcy"]
+    product = onnx.helper.make_graph([onnx.helper.make_node("Mul", ["x", "c"], ["y"])], "g", ports[:2], ports[2:])
+    return weft.compile(onnx.helper.make_model(product).SerializeToString(), device="cpu", constants={"c": value})
+
+
+@pytest.mark.parametrize("how", ["graph", "compile"])
+@pytest.mark.parametrize("view", ["itself", "slice", "strided", "broadcast", "read-only view", "frombuffer"])
+def test_writes_to_an_array_do_not_change_a_constant(how, view):
+    memory = np.arange(8, dtype=np.float32)
+    given = {
+        "itself": lambda: memory[:4],
+        "slice": lambda: memory[2:6],
+        "strided": lambda: memory[::2],
+        "broadcast": lambda: np.broadcast_to(memory[3], (4,)),
+        "read-only view": lambda: read_only(memory[1:5]),
+        "frombuffer": lambda: read_only(np.frombuffer(memory.data, np.float32, 4)),
+    }[view]()
+    wanted = np.array(given)
+    made = constant_model(given, how)
+    memory[:] = -1
+    if how == "graph":
+        made = made.compile(device="cpu")
+    assert np.array_equal(made(np.ones(4, np.float32)), wanted)
+    memory[:] = -2
+    assert np.array_equal(made(np.ones(4, np.float32)), wanted)
+
+
+def test_constants_are_copied_at_most_once(tmp_path):
+    graph, megabytes = weft.Graph("g"), 8
+    np.save(tmp_path / "weights.npy", np.zeros((2, megabytes << 17), np.float32))
+    mapped = np.load(tmp_path / "weights.npy", mmap_mode="r")
+    written = np.zeros((2, megabytes << 17), np.float32)
+    for array, copies in (mapped, 0), (mapped[1], 0), (read_only(written.copy()), 0), (written, 1), (np.asfortranarray(written), 1):
+        tracemalloc.start()
+        graph.constant(array)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert copies * array.nbytes <= peak <= copies * array.nbytes + (1 << 16)
+
+
 def test_progress_is_called():
     calls = []
     weft.compile(MODEL, device="cpu", cache=False, progress=lambda phase, done, total: calls.append((phase, done, total)))
@@ -429,7 +482,6 @@ def test_several_chips_in_one_file(tmp_path, ten):
 
 
 def test_support_of_each_node(tmp_path):
-    import onnx
 
     answer = weft.support(MODEL, device="cpu")
     assert answer["supported"] == answer["total"] == len(answer["nodes"]) > 5

@@ -2,6 +2,7 @@
 """16 concurrent clients of all kinds send requests of random sizes, and some of them disconnect: no answer is lost or
 goes to another client."""
 import asyncio
+import itertools
 import random
 
 import aiohttp
@@ -9,8 +10,8 @@ import grpc
 import numpy as np
 from server import IS_FULL, Server, double, keep_count, numbers
 
-COUNT = 100_000 if IS_FULL else 1_600
-CLIENTS = 16
+ROUNDS, CLIENTS = 3, 16
+COUNT = 2100 * CLIENTS if IS_FULL else 100 * CLIENTS  # in each round
 PATH = "/v2/models/double/infer"
 
 
@@ -74,27 +75,28 @@ async def client(number, count, server, tally, channel):
                 tally.left += 1
 
 
-async def everyone(server, count):
-    tally = Tally()
+async def everyone(server, tally):
     async with grpc.aio.insecure_channel(server.grpc) as channel:
-        await asyncio.gather(*(client(n, count // CLIENTS, server, tally, channel) for n in range(CLIENTS)))
-    return tally
+        await asyncio.gather(*(client(n, COUNT // CLIENTS, server, tally, channel) for n in range(CLIENTS)))
 
 
 def test_nothing_is_lost_or_mixed_up(tmp_path):
     with Server(double(tmp_path / "double.weft"), "--queue", "1000", grpc=True) as server:
-        asyncio.run(everyone(server, COUNT // 5))
-        before = server.memory()
-        tally = asyncio.run(everyone(server, COUNT))
-        after = server.memory()
+        asyncio.run(everyone(server, Tally()))
+        tally, memory = Tally(), [server.memory()]
+        for _ in range(ROUNDS):
+            asyncio.run(everyone(server, tally))
+            memory.append(server.memory())
         stats = server.ask("/v2/models/double/stats")[1]["model_stats"][0]
         text = server.ask("/metrics")[1].decode()
-    assert tally.wrong == 0 and tally.right + tally.left == COUNT // CLIENTS * CLIENTS
-    assert tally.right > COUNT * 0.85
+    assert tally.wrong == 0 and tally.right + tally.left == ROUNDS * COUNT
+    assert tally.right > ROUNDS * COUNT * 0.85
     assert stats["execution_count"] <= stats["inference_stats"]["success"]["count"]
     for name in ("waiting", "running"):
         assert f'weft_model_{name}{{model="double",version="1"}} 0' in text
-    # In KiB. Some growth is allowed, because the interpreter's own pools may grow.
-    assert after - before < 20_000, (before, after)
+    # A leak adds to every round; the pools of the interpreter and of malloc grow in some. The bound, a quarter of a KiB a request, is
+    # below a leak of 1 KiB in the requests of one kind of client.
+    growth = min(after - before for before, after in itertools.pairwise(memory))
+    assert growth < COUNT / 4, memory
     keep_count("requests of 16 clients", {"through": "weft serve"}, right=tally.right, wrong=tally.wrong, went_away=tally.left,
-               runs=stats["execution_count"], kilobytes_before=before, kilobytes_after=after)
+               runs=stats["execution_count"], kilobytes_before=memory[0], kilobytes_after=memory[-1])

@@ -137,6 +137,18 @@ def test_operators_that_weft_lacks_run_in_eager():
         run(model, x, fullgraph=True)
 
 
+def test_writes_to_a_tensor_do_not_change_a_constant():
+    memory = torch.arange(8.0)
+    for given in memory[2:6], memory[::2], torch.nn.Parameter(memory[:4]):
+        wanted = given.detach().clone()
+        graph = weft.Graph("g")
+        graph.output("y", graph.append("mul", graph.input("x", "f32[4]"), graph.constant(given)))
+        model = graph.compile(device="cpu")
+        memory.fill_(-1)
+        assert torch.equal(model(torch.ones(4)), wanted)
+        memory.copy_(torch.arange(8.0))
+
+
 @pytest.mark.parametrize("options", [{}, {"freeze": False}, {"guard_filter_fn": torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe}])
 def test_parameters_that_change_are_read_again(options):
     model, x = torch.nn.Linear(3, 3).eval(), torch.randn(2, 3)

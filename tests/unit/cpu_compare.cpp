@@ -106,8 +106,9 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases, DType stor
 }
 
 /// Applies the passes for quantised programs on `chip`, runs the result on this processor, and compares with the
-/// original program.
-static void compare_prepared_for(const char* chip, const std::string& text, const InputSizes& cases) {
+/// original program. `inputs_for` gets the executable and returns the inputs of each run.
+template <class InputsFor>
+static void compare_prepared_for(const char* chip, const std::string& text, const InputsFor& inputs_for) {
   auto program = parse_program(text, make_op), prepared = parse_program(text, make_op);
   PassContext context{.chip = chip_named(chip)};
   for (const char* pass : {"integer_products", "fold_scales", "expand_quantize", "channels_last", "guess_roundings"}) {
@@ -116,25 +117,39 @@ static void compare_prepared_for(const char* chip, const std::string& text, cons
   }
   auto executable = compile_text(*prepared, 2);
   auto run = executable->new_context();
-  std::mt19937 random(7);
-  for (const auto& sizes : cases) {
-    for (Fill fill : {Fill::any, Fill::lowest, Fill::highest}) {
-      std::vector<Tensor> inputs;
-      for (size_t i = 0; i < sizes.size(); ++i)
-        inputs.push_back(random_tensor(executable->inputs()[i].type.shape.dtype, sizes[i], random, fill));
-      auto wanted = evaluate(program->main(), inputs, bind_symbols(executable->inputs(), inputs));
-      auto got = run->run(inputs);
-      for (size_t i = 0; i < got.size(); ++i) {
-        INFO(chip, " of ", text, " at ", inputs[0].dims, " fill ", static_cast<int>(fill));
-        CHECK(to_doubles(got[i]) == to_doubles(wanted[i]));
-      }
+  for (const std::vector<Tensor>& inputs : inputs_for(*executable)) {
+    auto wanted = evaluate(program->main(), inputs, bind_symbols(executable->inputs(), inputs));
+    auto got = run->run(inputs);
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO(chip, " of ", text, " with ", to_doubles(inputs[0]));
+      CHECK(to_doubles(got[i]) == to_doubles(wanted[i]));
     }
   }
 }
 
-void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases) {
+template <class InputsFor>
+static void compare_prepared(const std::string& text, const InputsFor& inputs_for) {
   for (const char* chip : {"x86-64-v3", "x86-64-v4+avx512vnni", "x86-64-v4+avx512vnni+amx-int8"})
-    compare_prepared_for(chip, text, cases);
+    compare_prepared_for(chip, text, inputs_for);
+}
+
+void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases) {
+  compare_prepared(text, [&](const Executable& executable) {
+    std::mt19937 random(7);
+    std::vector<std::vector<Tensor>> runs;
+    for (const auto& sizes : cases) {
+      for (Fill fill : {Fill::any, Fill::lowest, Fill::highest}) {
+        std::vector<Tensor>& inputs = runs.emplace_back();
+        for (size_t i = 0; i < sizes.size(); ++i)
+          inputs.push_back(random_tensor(executable.inputs()[i].type.shape.dtype, sizes[i], random, fill));
+      }
+    }
+    return runs;
+  });
+}
+
+void compare_quantized_on_cpu(const std::string& text, const std::vector<Tensor>& inputs) {
+  compare_prepared(text, [&](const Executable&) { return std::vector<std::vector<Tensor>>{inputs}; });
 }
 
 std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs, DType storage) {

@@ -65,6 +65,40 @@ std::string dot(const char* a, const char* b, int a_zero, int b_zero) {
              "  %y = dot %ad, %bb {type=f32}\n  return \"y\"=%y\n}\n");
 }
 
+/// One term of a sum: an input, of type i32 or i16, times a constant.
+struct Product {
+  const char* type;
+  int64_t x;
+  const char* factor;
+};
+
+/// Rounds a sum of products and a constant to [low, high]; the sum is added in pairs, then in pairs of pairs.
+void check_sum(const std::vector<Product>& products, const char* constant, int low, int high) {
+  std::string head, body;
+  std::vector<std::string> terms;
+  std::vector<Tensor> inputs;
+  for (const auto& [type, x, factor] : products) {
+    auto n = cat(terms.size());
+    DType dtype = type == std::string("i32") ? DType::i32 : DType::i16;
+    inputs.push_back(make_tensor(dtype, {1}, std::vector<double>{static_cast<double>(x)}));
+    body += cat("  %x", n, " = parameter {name=\"x", n, "\", type=", type, "[1]}\n");
+    head += cat("  %w", n, " = convert %x", n, " {to=f64}\n  %k", n, " = constant {value=f64[1]{", factor, "}}\n  %p",
+                n, " = mul %w", n, ", %k", n, "\n");
+    terms.push_back("%p" + n);
+  }
+  head += cat("  %c = constant {value=f64[1]{", constant, "}}\n");
+  terms.emplace_back("%c");
+  for (int next = 0; terms.size() > 1; terms.erase(terms.begin(), terms.begin() + 2)) {
+    std::string sum = cat("%s", next++);
+    head += cat("  ", sum, " = add ", terms[0], ", ", terms[1], "\n");
+    terms.push_back(sum);
+  }
+  compare_quantized_on_cpu(cat("program \"p\"\nmodule main {\n", body, head, "  %low = constant {value=i32[1]{", low,
+                               "}}\n  %high = constant {value=i32[1]{", high, "}}\n  %r = nearest ", terms[0],
+                               ", %low, %high {to=i16}\n  return \"r\"=%r\n}\n"),
+                           inputs);
+}
+
 }  // namespace
 
 TEST_CASE("cpu quantised: convolutions of every pair of types, with zero points at the ends") {
@@ -120,4 +154,21 @@ TEST_CASE("cpu quantised: the greatest of dequantised values is taken among inte
           "round_up=false, count_include_pad=false, p=2, indices=false, layout=channels_first}\n",
           "  %r = quantize %p, %s, %z {to=u8, axis=1, block=0, saturate=true}\n  return \"r\"=%r\n}\n"),
       {{{2, 5, 9, 8}}, {{0, 5, 9, 8}}});
+}
+
+TEST_CASE("cpu quantised: a sum of eight terms, whose errors in f32 add up, is rounded as in f64") {
+  // The sum is 1.4999903. In f32 it is off by more than 2^-11; two terms of this size could not be.
+  check_sum({{"i32", 162270744, "7.668746096945929e-06"},
+             {"i16", 26645, "0.00027380263328225576"},
+             {"i16", -31858, "0.00456974818323043"},
+             {"i16", 6572, "0.00042643927829654843"},
+             {"i16", -32768, "0.00021770453164339054"},
+             {"i16", -31077, "0.00029028237072398867"},
+             {"i16", -32759, "0.026147051698408082"}},
+            "-234.7220229761523", -8, 7);
+}
+
+TEST_CASE("cpu quantised: sums that round to 2^31 are clamped to the greatest result") {
+  check_sum({{"i32", 2147483647, "0.99999999"}}, "0", -100, 155);  // below 2^31, but not in f32
+  check_sum({{"i32", 2147483647, "0.9999999999"}}, "0.9", -100, 155);
 }

@@ -124,6 +124,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an index out of range writes nothing into the caller's memory") {
+  for (const char* op :
+       {"%next = scatter_nd %cache, %slot, %row {fn=replace}", "%next = scatter_nd %cache, %slot, %row {fn=add}",
+        "%four = broadcast %slot {dims=[1, 4]}\n  %next = scatter_elements %cache, %four, %row {axis=0, fn=replace}"}) {
+    std::string text(slots);
+    size_t line = text.find("%next"), end = text.find('\n', line);
+    weft::Context context = compile(text.replace(line, end - line, op), {"cache=next"}).new_context();
+    for (int64_t slot : {8, -9}) {
+      Step step, untouched;
+      step.slot = slot;
+      CHECK(code_of([&] { context.run(step.inputs()); }) == "E301");
+      CHECK(step.cache == untouched.cache);
+    }
+    Step step;
+    step.slot = -1;
+    CHECK(static_cast<const void*>(context.run(step.inputs())[0].bytes().data()) == step.cache.data());
+    CHECK(step.cache[28] != 28);
+  }
+}
+
 TEST_CASE("other overlaps of the caller's memory are copied or refused") {
   Step step;
   Floats room(64), wanted = updated(step);

@@ -202,6 +202,32 @@ TEST_CASE("requests that arrive during a run share the next one") {
   CHECK(batcher.stats().answered == 7);
 }
 
+TEST_CASE("batches wait for as many requests as usual, which few clients soon are after a burst") {
+  Gate gate;
+  Batcher batcher({gate.program()}, {.delay = {}}, rows_join);
+  auto burst = [&](size_t count) {
+    std::vector<Asked> asked;
+    gate.shut();
+    for (size_t i = 0; i < count; ++i) asked.push_back(ask(batcher, {numbers({1, 2}, 0)}));
+    gate.open();
+    for (Asked& one : asked) CHECK(one.answer.get().code.empty());
+    batcher.wait_until_idle();
+  };
+  burst(100);
+  CHECK(batcher.stats().usual > 64);
+  for (size_t usual = batcher.stats().usual; usual > 4;) {
+    burst(1);
+    CHECK(batcher.stats().usual < usual);
+    usual = std::min(usual - 1, batcher.stats().usual);
+  }
+  for (int round = 0; round < 5; ++round) {  // four clients are not taken for three or fewer
+    burst(4);
+    CHECK(batcher.stats().usual == 4);
+  }
+  for (int round = 0; round < 5; ++round) burst(1);
+  CHECK(batcher.stats().usual == 1);
+}
+
 TEST_CASE("a queue is bounded, and requests can be withdrawn") {
   Gate gate;
   Batcher batcher({gate.program()}, {.delay = {}, .max_waiting = 2}, rows_join);

@@ -158,11 +158,37 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
         ) from None
 
 
+def _is_frozen(value: Any) -> bool:
+    """True for a read-only numpy array, such as a file mapped for reading, unless it is a view of memory that can be written to."""
+    import numpy
+
+    if not isinstance(value, numpy.ndarray):
+        return False
+    while isinstance(value, numpy.ndarray):
+        if value.flags.writeable:
+            return False
+        if value.base is None:
+            return True
+        value = value.base
+    try:
+        return memoryview(value).readonly
+    except TypeError:
+        return False
+
+
 def _constant(value: Any) -> _weft.Tensor:
-    """Converts a value to a constant of the value's own type; a torch tensor on a GPU is copied to the host."""
+    """Converts a value to a constant of the value's own type. Memory that the caller could still write to is copied, once. A
+    `_weft.Tensor` is taken as it is."""
+    import numpy
+
+    if isinstance(value, _weft.Tensor):
+        return value
     if _library(value) == "torch":
-        return _weft.tensor(value.detach().cpu().contiguous())
-    array = _array(value)
+        import torch
+
+        copied = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        return _weft.tensor(copied)
+    array = value if _is_frozen(value) else numpy.array(value, order="C")
     if array.dtype.kind in "OSU":
         return _string_tensor(array)
     narrow = _narrow.type_of(array)
@@ -433,7 +459,8 @@ def compile(
     dump: folder that receives the program after every pass.
     cache: use the kernel cache on disk, and the measurements of `weft tune`.
     progress: a function that is called with (phase, done, total).
-    constants: inputs with a fixed value, {"axes": np.array([0])}; the model lacks these inputs.
+    constants: inputs with a fixed value, {"axes": np.array([0])}; the model lacks these inputs; arrays are copied, unless they are
+    read-only.
     fixed_defaults: inputs (* and ? match) that keep the model's default and are no inputs then.
     donate: {"past": "present"} writes the output "present" to the memory of the input "past", which the caller gives up, if the program
     allows that; report()["notes"] says whether it does.
@@ -511,7 +538,8 @@ class Graph:
         return self._native.input(name, type)
 
     def constant(self, array: Any) -> Value:
-        """Adds an array (numpy, torch, numbers or strings) as a constant and returns its value. Do not change the array afterwards."""
+        """Adds an array (numpy, torch, numbers or strings) as a constant and returns its value. The array is copied, unless it is
+        read-only: later changes of it do not change the constant."""
         return self._native.constant(_constant(array))
 
     def append(self, op: str, *inputs: Value) -> Value:

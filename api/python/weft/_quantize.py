@@ -12,17 +12,26 @@ from . import _weft
 from ._errors import Error, UsageError
 
 
-class _Items:
-    """The callback for items of an iterable that is read several times: asking for item 0 begins a new pass. An iterator is read into a
-    list."""
+class _Calls:
+    """The caller's functions during one run. The first exception of one of them ends the run and is raised after it, because the library's
+    C interface passes no exceptions on."""
 
-    def __init__(self, data: Iterable[Any], convert: Callable[[Any], list[_weft.Tensor | None]]) -> None:
-        self._data = list(data) if iter(data) is data else data
-        self._convert = convert
+    def __init__(
+        self,
+        data: Iterable[Any] | None,
+        convert: Callable[[Any], list[_weft.Tensor | None]],
+        metric: Callable[[str], float] | None,
+        progress: Callable[[str, int, int], None] | None,
+    ) -> None:
+        self._data = list(data) if data is not None and iter(data) is data else data
+        self._convert, self._metric, self._progress = convert, metric, progress
         self._pass: Iterator[Any] = iter(())
         self.failure: BaseException | None = None
 
-    def __call__(self, index: int) -> tuple[int, list[_weft.Tensor | None]]:
+    def item(self, index: int) -> tuple[int, list[_weft.Tensor | None]]:
+        """Returns the next item of the data, which are read several times: item 0 begins a new pass. An iterator was read into a list."""
+        if self.failure or self._data is None:
+            return -1, []
         try:
             if index == 0:
                 self._pass = iter(self._data)
@@ -33,18 +42,22 @@ class _Items:
             self.failure = error
             return -1, []
 
-
-class _Metric:
-    def __init__(self, call: Callable[[str], float]) -> None:
-        self._call = call
-        self.failure: BaseException | None = None
-
-    def __call__(self, path: str) -> float:
+    def metric(self, path: str) -> float:
+        if self.failure or not self._metric:
+            return float("nan")
         try:
-            return float(self._call(path))
+            return float(self._metric(path))
         except BaseException as error:
             self.failure = error
             return float("nan")
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        if self.failure or not self._progress:
+            return
+        try:
+            self._progress(phase, done, total)
+        except BaseException as error:
+            self.failure = error
 
 
 def _feeds(item: Any, names: list[str]) -> list[Any]:
@@ -124,18 +137,20 @@ def quantize(
     q.symmetric, q.per_tensor, q.keep_bias, q.keep = symmetric, per_tensor, keep_bias, list(keep)
     q.reduce_range = reduce_range
     q.qdq, q.ranges = qdq, os.fspath(ranges) if ranges is not None else ""
-    q.budget, q.threads, q.progress = budget or 0, threads, progress
+    q.budget, q.threads = budget or 0, threads
     q.smooth = 0 if smooth is None else smooth or -1
-    calls = [_Items(data, convert) if data is not None else None, _Metric(metric) if metric else None]
-    q.item, q.metric = calls
+    calls = _Calls(data, convert, metric, progress)
+    q.item = calls.item if data is not None else None
+    q.metric = calls.metric if metric else None
+    q.progress = calls.progress if progress else None
     out = os.fspath(output) if output is not None else f"{os.path.splitext(path)[0]}.{to}.onnx"
     try:
         report: dict[str, Any] = json.loads(q.run(path, out))
     except Error as error:
-        failures = [call.failure for call in calls if call and call.failure]
-        if failures:
-            raise failures[0] from error
+        if calls.failure:
+            raise calls.failure from error
         raise
     finally:
-        q.item = q.metric = q.progress = None  # the functions may hold large data, and a traceback may keep `q` alive
+        # The functions may hold large data, and a traceback may keep `q` and `calls` alive.
+        q.item = q.metric = q.progress = calls.failure = None
     return {"output": out, **report}

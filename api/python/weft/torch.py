@@ -391,7 +391,8 @@ class _Part(torch.nn.Module):
 
     def build(self, inputs: Sequence[Any]) -> None:
         held = [(i, inputs[i]) for i in self.still]
-        constants = {self.names[i]: _real(inputs[i]) for i in self.still}
+        # The parameters' own memory: weights are not held twice.
+        constants = {self.names[i]: weft._weft.tensor(_real(inputs[i]).detach().cpu().contiguous()) for i in self.still}
         model = weft.compile(self.text.encode(), constants=constants, **self.options)
         order = [self.names.index(port.name) for port in model.inputs]
         here = self.place or torch.device("cpu")
