@@ -29,8 +29,8 @@ CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unk
 
 
 def compiled_by(file, build):
-    """Returns the sources that a compile command covers: those of a batch (cmake/weft_flags.cmake), none for another
-    generated file, or the file alone."""
+    """Returns the sources that compiling `file` covers: the file itself if it is not generated, the included sources if
+    it is a batch (cmake/weft_flags.cmake), and none if it is any other generated file."""
     if build not in file.parents:
         return [file]
     is_batch = file.stem[-1].isdigit()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of the benchmark in PyTorch, with the initial weights of their code, apart from a few that are noted.
+"""The networks of the benchmark in PyTorch. Their weights are not trained: torchvision, transformers or this file set
+them. Comments say where a weight is set otherwise, and why.
 
 `NETWORKS[name]()` returns a `Network`. This file needs torch, torchvision and transformers. The graphs that `export.py`
 has written do not; most scripts run these graphs.

@@ -99,7 +99,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.m_blocks = ceil_div(m, block_rows(tile));
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
-  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a step of a panel, or of A, fits in L1
+  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // if m is small, more units of A fit in L1
   const i64 k_blocks = at_least(ceil_div(units, max_units), 1);
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;  // panels of a task if there are about 64 tasks

@@ -36,7 +36,7 @@ WEFT_INLINE void sift_down(Ranked<T>* heap, i64 at, i64 count) {
 }
 
 /// Calls load(row, i) -> T for each element, and store(row, place, T, index) with places 0 to k - 1. Tasks:
-/// tasks::row_tasks(rows, n); scratch: 16 k bytes.
+/// tasks::row_tasks(rows, n); scratch: 16 * k bytes.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   auto* heap = static_cast<Ranked<T>*>(launch.args->scratch);

@@ -44,7 +44,7 @@ std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<con
   return views;
 }
 
-/// Lowers one body of an If. Results of symbolic size are written to buffers of the branch, which are then swapped with
+/// Lowers one body of an If. Results with a size that the If sets are written to buffers of the branch, which are then swapped with
 /// the If's buffers.
 void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
                   const std::vector<BufferId>& targets) {

@@ -336,7 +336,7 @@ def judge_of(node, opset):
             return by_onnxruntime(node, opset, known)
         try:
             wide = by_reference(wide_node, {name: pair[1] for name, pair in known.items()}, opset)
-        except Exception:  # the node's function has constants of the model's own type
+        except Exception:  # its ONNX function has constants of the narrow type, which float64 cannot meet
             wide = noisy(by_reference(node, narrowed(known), opset))
         return plain, [widened(w) for w in wide]
 

@@ -138,7 +138,8 @@ Values resize_bicubic(Call& c) {
   return {resizing.result()};
 }
 
-/// Multiplies x[batch, in rows, in columns, channels] by rows[out, in] along axis 1, columns[out, in] along axis 2.
+/// Multiplies x[batch, height, width, channels] by rows[new height, height] along axis 1 and by columns[new width,
+/// width] along axis 2.
 Expr resampled(Expr x, Expr rows, Expr columns) {
   const Dims d = x.dims();
   const Dim high = rows.dims()[0], wide = columns.dims()[0];

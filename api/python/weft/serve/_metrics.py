@@ -26,7 +26,7 @@ class Metrics:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._counts: dict[tuple[str, int], int] = {}
-        self._times: dict[str, list[float]] = {}  # by model: successful requests per bucket of BOUNDS and above, then the sum of seconds
+        self._times: dict[str, list[float]] = {}  # by model: the requests of each bucket, then their seconds
 
     def count(self, model: str, status: int, seconds: float) -> None:
         if model not in self._repository.models:

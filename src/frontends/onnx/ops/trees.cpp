@@ -91,7 +91,7 @@ Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr val
   return yes | (is_nan(x) & gather(table(c, DType::boolean, tracks), node));
 }
 
-/// The node tables that one step down the trees reads, as constants.
+/// The tables of nodes that next_level reads, as constants.
 struct Tables {
   Value features, values, yes, no;
 };
