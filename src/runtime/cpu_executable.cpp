@@ -124,7 +124,8 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   const HostAllocator& allocator() const { return host_.allocator; }
   int64_t constant_bytes() const {
     int64_t total = 0;
-    for (const Tensor& constant : plan_.constants) total += std::ssize(constant.data);
+    std::vector<bool> is_read = constants_of_runs();
+    for (size_t i = 0; i < is_read.size(); ++i) total += is_read[i] ? std::ssize(plan_.constants[i].data) : 0;
     return total;
   }
   int64_t packed_bytes() const { return weights_.bytes(); }

@@ -166,6 +166,24 @@ TEST_CASE("a program keeps the parts of a mapped file that it reads") {
   CHECK(context.memory().constants == 24);
 }
 
+TEST_CASE("constants that are only packed do not count as constants that runs read") {
+  std::vector<float> weights(64 * 64, 0.5f), rows(3 * 64, 1.0f);
+  std::string path = "c_api_test_packed.bin";
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(weights.data()), 64 * 64 * 4);
+  const int64_t dims[] = {64, 64};
+  for (bool is_mapped : {true, false}) {
+    weft::Graph graph("packed");
+    weft_value x = graph.input("x", "f32[n,64]");
+    weft::Tensor w = is_mapped ? weft::Tensor::map(WEFT_F32, path, 0, dims) : weft::view<float>(weights, {64, 64});
+    graph.output("y", graph.append("dot", {x, graph.constant(w)}));
+    weft::Context context = graph.compile({.device = "cpu"}).new_context();
+    context.run({weft::view<float>(rows, {3, 64})});
+    CHECK(context.memory().weights >= 64 * 64 * 4);
+    CHECK(context.memory().constants == 0);
+  }
+  std::remove(path.c_str());
+}
+
 TEST_CASE("a mapped tensor may begin anywhere in its file") {
   const std::array<float, 2> stored = {1, 2};
   std::ofstream file("c_api_test_odd.bin", std::ios::binary);
