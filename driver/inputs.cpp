@@ -13,7 +13,6 @@
 #include "driver/fills.h"
 #include "driver/tensor_files.h"
 #include "driver/terminal.h"
-#include "frontends/onnx/file/value_reader.h"
 #include "runtime/memory_limit.h"
 
 namespace weft::driver {
@@ -114,7 +113,7 @@ class Inputs {
   void take_file(size_t i, const std::filesystem::path& file) {
     if (!ports_[i].type.is_tensor()) {
       if (file.extension() != ".pb") port_shape(i);
-      tensors_[i] = onnx::read_value(map_file(file), file.string(), ports_[i].type);
+      tensors_[i] = read_value(file, ports_[i].type);
       is_given_[i] = true;
       return;
     }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "frontends/onnx/file/tensor_reader.h"
+#include "frontends/onnx/file/value_reader.h"
 
 namespace weft::driver {
 namespace {
@@ -248,15 +249,35 @@ NamedTensors read_proto(const Bytes& file, const std::filesystem::path& path) {
   return {{std::string(data.name), std::move(tensor)}};
 }
 
-}  // namespace
-
-NamedTensors read_tensors(const std::filesystem::path& path) {
+NamedTensors read_file(const std::filesystem::path& path) {
   Bytes file = map_file(path);
   std::string_view text = as_text(file);
   if (text.starts_with("\x93NUMPY")) return {{"", read_npy(file, path.string())}};
   if (text.starts_with("PK")) return read_npz(file, path.string());
   if (path.extension() == ".pb") return read_proto(file, path);
   refuse(path.string(), "is not a tensor file", ".npy, .npz, .pb (ONNX test data) and pictures are read");
+}
+
+/// Returns what `read` returns. The readers of models have other codes, and hints about models: replaces them by E212.
+template <class Read>
+auto with_own_code(const std::filesystem::path& path, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    ErrorKind kind = error.info().kind;
+    if (kind == ErrorKind::resource || kind == ErrorKind::internal || error.info().code == "E212") throw;
+    refuse(path.string(), error.info().what);
+  }
+}
+
+}  // namespace
+
+NamedTensors read_tensors(const std::filesystem::path& path) {
+  return with_own_code(path, [&] { return read_file(path); });
+}
+
+Tensor read_value(const std::filesystem::path& path, const Type& type) {
+  return with_own_code(path, [&] { return onnx::read_value(map_file(path), path.string(), type); });
 }
 
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors) {

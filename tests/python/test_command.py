@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, numpy_helper
 from places import DIGITS, ROOT
 
 MODEL = DIGITS / "digits.onnx"
@@ -171,14 +172,21 @@ def bad_tensor_files():
     yield "cut.png", (DIGITS / "one.png").read_bytes()[:60]
     yield "cut.jpg", b"\xff\xd8\xff\xe0\x00\x10JFIF\x00"
     yield "damaged.pb", b"\xff\xff\xff\xff"
+    tensor = numpy_helper.from_array(np.ones((2, 3), "f"), "x")
+    yield "cut.pb", tensor.SerializeToString()[:-5]
+    tensor.dims[0] = -1
+    yield "negative.pb", tensor.SerializeToString()
+    tensor.dims[0] = 2**40
+    yield "short.pb", tensor.SerializeToString()
+    tensor.data_location = TensorProto.EXTERNAL
+    yield "external.pb", tensor.SerializeToString()
 
 
 @pytest.mark.parametrize(("name", "data"), list(bad_tensor_files()))
 def test_bad_tensor_files(weft_command, tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     done = weft_command("run", MODEL, "--device", "ref", "-i", f"image={tmp_path / name}")
-    assert done.returncode in (2, 3), (done.returncode, done.stderr)
-    assert re.match(r"error\[E(212|146|10[38])\]: ", done.stderr), done.stderr
+    assert done.returncode == 2 and re.match(r"error\[E212\]: ", done.stderr), (done.returncode, done.stderr)
 
 
 def test_element_types_must_agree(weft_command, tmp_path):
@@ -453,7 +461,6 @@ def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch, 
     """A kernel is broken on purpose. `weft reduce` leaves one of eight nodes, the node of the broken kernel, with its
     operands."""
     import onnx
-    from onnx import numpy_helper
 
     text = """<ir_version: 10, opset_import: ["" : 20]>
     f (float[n, 6] x) => (float[n, 4] y, float[n, 6] z) <float[6, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2, 1, 2, 3, 4, 5, 6, 7, 8}>

@@ -148,4 +148,13 @@ struct Model {
   Bytes file;
 };
 
+/// Calls `visit` with each graph that an attribute of the node holds.
+template <class Visit>
+void for_each_body(const Node& node, const Visit& visit) {
+  for (const Attribute& attribute : node.attributes) {
+    if (const auto* graphs = std::get_if<std::vector<const Graph*>>(&attribute.value))
+      for (const Graph* graph : *graphs) visit(*graph);
+  }
+}
+
 }  // namespace weft::onnx

@@ -26,13 +26,4 @@ std::string tensor_bytes(const Tensor& tensor, std::string_view name);
 /// Returns the names that a node and its bodies read, including names of values that the bodies make themselves.
 std::vector<std::string_view> reads_of(const Node& node);
 
-/// Calls `visit` with each graph that an attribute of the node holds.
-template <class Visit>
-void for_each_body(const Node& node, const Visit& visit) {
-  for (const Attribute& attribute : node.attributes) {
-    if (const auto* graphs = std::get_if<std::vector<const Graph*>>(&attribute.value))
-      for (const Graph* graph : *graphs) visit(*graph);
-  }
-}
-
 }  // namespace weft::onnx

@@ -57,14 +57,6 @@ std::string function_key(std::string_view domain, std::string_view name, std::st
   return cat(domain, "\n", name, "\n", overload);
 }
 
-/// Calls `visit` with each graph that the node's attributes hold.
-template <class Visit>
-void for_each_graph(const Node& node, Visit&& visit) {
-  for (const auto& attribute : node.attributes) {
-    if (auto* graphs = std::get_if<std::vector<const Graph*>>(&attribute.value)) std::ranges::for_each(*graphs, visit);
-  }
-}
-
 ErrorInfo fault(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
   return {.kind = ErrorKind::model,
           .code = std::move(code),
@@ -202,7 +194,7 @@ int64_t written_nodes(std::span<const Node> nodes) {
     pending.pop_back();
     total += std::ssize(next);
     for (const Node& node : next) {
-      for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
+      for_each_body(node, [&](const Graph& graph) { pending.push_back(graph.nodes); });
     }
   }
   return total;
@@ -224,7 +216,7 @@ int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Fun
     auto next = pending.back();
     pending.pop_back();
     for (const Node& node : next) {
-      for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
+      for_each_body(node, [&](const Graph& graph) { pending.push_back(graph.nodes); });
       total += 1 + (function_for(node) ? count_function(*function_for(node), node, active) : 0);
       total = std::min(total, max_nodes_ + 1);
       bool is_known = function_for(node) || custom_for(node) || find_operator(node.domain, node.op_type);
@@ -304,7 +296,7 @@ void Importer::find_outer_names() {
     };
     for (const Node& node : graph->nodes) {
       std::ranges::for_each(node.inputs, reads);
-      for_each_graph(node, [&](const Graph* inner) { std::ranges::for_each(outer_names_.at(inner), reads); });
+      for_each_body(node, [&](const Graph& inner) { std::ranges::for_each(outer_names_.at(&inner), reads); });
     }
     for (const auto& output : graph->outputs) reads(output.name);
     outer_names_[&*graph] = std::move(outer);
@@ -578,7 +570,7 @@ void Importer::note_fault(const Node& node, const Scope& scope, std::string why)
 template <class Visit>
 void Importer::for_each_read(const Node& node, Visit&& visit) const {
   std::ranges::for_each(node.inputs, visit);
-  for_each_graph(node, [&](const Graph* graph) { std::ranges::for_each(outer_names_.at(graph), visit); });
+  for_each_body(node, [&](const Graph& graph) { std::ranges::for_each(outer_names_.at(&graph), visit); });
 }
 
 Importer::Makers Importer::makers(std::span<const Node> nodes, const Scope& scope) {
