@@ -62,7 +62,7 @@ struct Instruction {
 
   bool before(const Instruction* other) const { return order < other->order; }
   Value result(uint32_t index = 0) { return {this, index}; }
-  /// Returns the operator's fields if it is a T, else null.
+  /// Returns the operator if its type is T, else null.
   template <class T>
   const T* as() const {
     return op.as<T>();
@@ -131,7 +131,7 @@ class Module {
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
-  /// Makes all readers of `old`, except the definition of `replacement`, and the module's results use `replacement`.
+  /// Replaces `old` in the module's results and in all operands, except operands of the definition of `replacement`.
   void replace(Value old, Value replacement);
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.

@@ -281,7 +281,7 @@ Values sampling(Call& c) {
                   .presence = {}};
   if (r.least < 0) c.fail("E145", cat("min_tokens_to_keep must be >=0, is ", r.least));
   if (c.has_input(7) && r.presence_penalty != 0) r.presence = arg(c, 7);
-  // A seed of 0 starts the sequence at 1.
+  // A seed of 0 becomes 1, as in std::minstd_rand0, where a state of 0 would stay 0.
   Expr seed = c.has_input(8) ? convert(reshape(arg(c, 8), {}), DType::i64) : number(c, DType::i64, 0);
   Expr start = floor_mod(seed, 2147483647.0);
   auto choose = [&](const Builder& b, Expr scores, Values& state) { return sampled(b, r, scores, state); };

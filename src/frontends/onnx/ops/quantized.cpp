@@ -145,7 +145,7 @@ Values qlinear_concat(Call& c) {
   return quantized_output(c, concat(c, parts, c.axis(c.integer("axis"), parts[0].rank())), 0, 1);
 }
 
-/// Computes a b. Quantises a to u8 by the range of its elements; dequantises b, which has a scale for each column.
+/// Computes a b. Quantises a to u8 by the range of its elements; dequantises b, which has one scale or one per column.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
   Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
