@@ -136,8 +136,8 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes instructions with unread results and unused symbols, except parameters and instructions with side effects;
-  /// returns how many.
+  /// Removes instructions if nothing uses their results or the symbols that they set, except parameters and
+  /// instructions with side effects. Returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
   void move_before(Instruction& instruction, Instruction* place);

@@ -45,7 +45,7 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// `rest` returns the unread bytes, to be read later; `missing` the number of this message's bytes not in the file.
+  /// `rest` returns the unread bytes; `missing` returns how many bytes of this message are beyond the end of the file.
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 

@@ -234,9 +234,9 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces the scores of unlikely tokens by `filter`. These are the least likely tokens with a total
-/// probability of at most 1 - top_p, except for the `least` likeliest tokens. With takes_from_the_top, these are all
-/// tokens after the likeliest tokens with a total probability above top_p.
+/// Top-p sampling: replaces the scores of the least likely tokens, which have a total probability of at most 1 - top_p,
+/// by `filter`; keeps at least the `least` likeliest tokens. With takes_from_the_top, keeps the likeliest tokens up to
+/// the first total probability above top_p, and replaces the scores of all others.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
