@@ -71,8 +71,8 @@ struct ImportOptions {
 /// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
 /// Throws one error for up to 50 faults: operators that Weft lacks (E120, E121), faults of the graph (E130-E134: a
-/// cycle, two producers, no producer of a value or an output, no type) and of nodes (E140-E159). Throws E153 or E154 for
-/// functions with too many nodes or recursion. Large weights stay in the model's file, which the program keeps mapped.
+/// cycle, two producers, no producer of a value or an output, no type) and of nodes (E140-E159). Throws E153 or E154
+/// for functions with too many nodes or recursion. Large weights stay in the file, which the program keeps mapped.
 ///
 /// If a comparison of unknown sizes decides the rank of a value, the importer guesses its outcome. If the model cannot
 /// be translated with that guess, the importer tries the opposite.
