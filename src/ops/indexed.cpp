@@ -128,7 +128,7 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// Returns a flat position in x for each element of `indices`: the element's coordinates, with the index along `axis`.
+/// Returns a flat position in x for each element of `indices`: its coordinates, but along `axis` the index it holds.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

@@ -105,7 +105,7 @@ class LoopBuilder {
     captured_ = inside.captured;
   }
 
-  /// Puts a plain value that the body returns into an optional if the loop carries an optional in its place.
+  /// Wraps a plain value from the body in an optional where the loop carries an optional.
   void wrap_optionals() {
     unwrapped_.assign(types_.size(), false);
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -116,7 +116,7 @@ class LoopBuilder {
     }
   }
 
-  /// Makes each carried size that the body changes a new symbol, or `_` in a container. Returns true if there were any.
+  /// Gives a new symbol (in containers: `_`) to each carried size that differs after a trip. Returns true if any differ.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -138,7 +138,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Puts `_` (any size) in place of each item size of a container that a trip changes. Returns true if there are any.
+  /// Sets the item sizes of a container that differ after a trip to `_` (any size). Returns true if any differ.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

@@ -157,8 +157,8 @@ void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, E
   beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
 }
 
-/// Replaces the beams by their best continuations by one token, at index `length`. Returns the cache row that each new
-/// beam continues, [batch * beams], and the new tokens, [batch * beams, 1].
+/// Extends the best beams by one token, at index `length`. Returns the cache row that each new beam continues,
+/// [batch * beams], and the new tokens, [batch * beams, 1].
 std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
   int64_t k = r.beams;
   Dim vocabulary = scores.dims()[1];
@@ -191,7 +191,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
 }
 
-/// Returns the caches with rows `rows`, in this order, which the new beams continue.
+/// Returns the caches with their rows in the order of `rows`, one row for each new beam.
 Values reordered_pasts(const Builder& b, const Generator& g, const Values& pasts, Expr rows) {
   Values list;
   for (Value past : pasts) list.push_back(b.emit(Gather{.axis = g.row_axis}, {past, rows}));

@@ -101,7 +101,7 @@ struct Layer {
   Value bias;
 };
 
-/// Multiplies each block's rows by the weight of its expert and adds the bias: x[blocks, rows, in] -> [.., .., out].
+/// Multiplies the rows of each block by its expert's weight, adds the bias: [blocks, rows, in] -> [blocks, rows, out].
 Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
   Expr weight = transpose(convert(layer.weight, x.dtype()), {0, 2, 1});
   Expr y{&c, c.emit(GroupedDot{.type = x.dtype()}, {x, weight, b.expert})};

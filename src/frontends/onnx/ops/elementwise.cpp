@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Refuses an integer division by a constant that contains 0. Division by a 0 from run time gives 0 and does not trap.
+/// Refuses an integer division by a constant that contains 0. Division by a run-time 0 gives 0 and does not trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
