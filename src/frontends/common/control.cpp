@@ -116,7 +116,7 @@ class LoopBuilder {
     }
   }
 
-  /// Gives a new symbol (in containers: `_`) to each carried size that differs after a trip. Returns true if any differ.
+  /// Gives each carried size that differs after a trip a new symbol (in containers `_`). Returns true if any differs.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
