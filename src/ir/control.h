@@ -2,8 +2,8 @@
 #pragma once
 #include "ir/module.h"
 
-/// Control flow and run-time sizes. Bodies are modules of the program. A body sees only its parameters and symbols with
-/// known values, so passes may work on one module at a time (docs/control_flow.md).
+/// Control flow and run-time sizes. Bodies are modules of the program. A body reads only its parameters and symbols
+/// that already have values, so passes may work on one module at a time (docs/control_flow.md).
 namespace weft {
 
 /// Gives run-time symbols their values: `symbols[i]` becomes element i of the operand, an i64 vector. A run ends with
@@ -63,8 +63,8 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h). `part` is the index of the part's own program,
-/// which has the same parameters and results as this instruction has operands and results. If the part sets sizes, the
+/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h). `part` is the index of the part's own program:
+/// its parameters are this instruction's operands, its results this instruction's results. If the part sets sizes, the
 /// program has one more result: the values of `sets`. `sizes` are the values of the part's other symbols.
 struct CpuPart {
   static constexpr std::string_view name = "cpu_part";

@@ -172,7 +172,7 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // searches from the end: dead code is erased last user first
+  for (const Value& input : instruction.inputs) {  // from the end, because remove_dead erases the last user first
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }

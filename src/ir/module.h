@@ -62,7 +62,7 @@ struct Instruction {
 
   bool before(const Instruction* other) const { return order < other->order; }
   Value result(uint32_t index = 0) { return {this, index}; }
-  /// Returns the operator's fields if it is a T, else null.
+  /// Returns the operator if its type is T, else null.
   template <class T>
   const T* as() const {
     return op.as<T>();
@@ -131,13 +131,13 @@ class Module {
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
-  /// Makes all readers of `old`, except the definition of `replacement`, and the module's results use `replacement`.
+  /// Replaces `old` in the module's results and in all operands, except operands of the definition of `replacement`.
   void replace(Value old, Value replacement);
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes instructions with unread results and unused symbols, except parameters and instructions with side effects;
-  /// returns how many.
+  /// Removes instructions if nothing uses their results or the symbols that they set, except parameters and
+  /// instructions with side effects. Returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
   void move_before(Instruction& instruction, Instruction* place);

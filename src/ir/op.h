@@ -72,7 +72,7 @@ struct OpInfo {
   bool (*equal)(const Op&, const Op&);
   /// Returns the operator with its symbolic sizes replaced.
   Op (*substitute)(const Op&, const std::function<Dim(const Symbol&)>&);
-  /// Returns the name to show instead of `name`, such as the function of an elementwise operator; null for most.
+  /// Returns the name to show instead of `name`: the function of an elementwise operator. Null for other operators.
   std::string_view (*display)(const Op&);
   bool has_side_effects;  ///< must not be removed, merged or reordered (such as collectives)
 };
@@ -110,7 +110,7 @@ const T* Op::as() const {
 
 /// Returns the operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
 std::string_view display_name(const Op& op);
-/// Returns the operator with its fields: "softmax {axis=1}".
+/// Returns the operator with its fields, "softmax {axis=1}"; for an elementwise operator only its function, "add".
 std::string to_string(const Op& op);
 
 }  // namespace weft

@@ -21,7 +21,7 @@ struct QuantizeRows {
 /// y[..., n] = sum_k x[..., k] * (w[n, k] - zero[n, k / block]) * scale[n, k / block].
 /// Operands: x[..., k], a float; w[n, blocks * block] of u4 or u8; scale[n, blocks], a float; optionally zero[n,
 /// blocks] of w's type (default: half of w's range). Instead of x, the operands may be the results of `quantize_rows`:
-/// the integers first, the scales and block sums last. The sum over k is f32.
+/// the integers first, the scales and block sums last. The sum over k is f32 or wider.
 struct BlockDot {
   static constexpr std::string_view name = "block_dot";
   int64_t block = 32;

@@ -43,7 +43,7 @@ std::optional<Values> known_items(Value container);
 Value item_of(Module& module, Value container, Value index);
 Value item_of(Module& module, Value container, int64_t index);
 Value length_of(Module& module, Value container);  ///< i64[]
-/// Appends the insertion of `x` at index `at`, or at the end. Throws E141 if the item has another type.
+/// Appends the insertion of `x` at index `at`, or at the end. Throws E141 if x's type does not fit the items.
 Value insert_item(Module& module, Value sequence, Value x, std::optional<Value> at = {});
 
 /// Throws E122 if `match_text` does not support the pattern.

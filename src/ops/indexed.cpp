@@ -112,7 +112,7 @@ class Places {
                  .what = cat(op_, ": index ", index, " is outside an axis of ", size, " elements")});
   }
 
-  /// Returns the flat offset of coordinates [i * count, (i + 1) * count) in the axes of `dims` from `first` on.
+  /// Returns the flat offset of the i-th group of `count` coordinates, which belong to the axes from `first` on.
   int64_t offset(int64_t i, int64_t count, std::span<const int64_t> dims, size_t first) const {
     int64_t total = 0;
     std::vector<int64_t> steps = row_major_steps(dims);
@@ -128,7 +128,7 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// Returns, for each element of `indices`, the flat position in x of its coordinates with the index along `axis`.
+/// Returns a flat position in x for each element of `indices`: its coordinates, but along `axis` the index it holds.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

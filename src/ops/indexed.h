@@ -61,7 +61,7 @@ struct ScatterNd {
   bool operator==(const ScatterNd&) const = default;
 };
 
-/// The numbers 0, 1, 2 ... along `axis` of a tensor with sizes `dims`.
+/// A tensor of sizes `dims` in which each element is its own index along `axis`.
 struct Iota {
   static constexpr std::string_view name = "iota";
   Dims dims = {};

@@ -106,7 +106,7 @@ Interval interval_of(Value value, int depth) {
   if (!bound) return type;
   Interval a = operand(0), b = operand(i.inputs.size() - 1), result = bound(a, b);
   bool is_number = value.dtype() != DType::f64 || std::isfinite(a.size() + b.size());
-  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // `type`: may be NaN or wrap
+  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // else may be NaN or wrap
 }
 
 WeightBounds weight_bounds(Value weight) {

@@ -12,7 +12,7 @@ namespace weft {
 
 using namespace shape_rule;
 
-/// Throws unless the sizes of a scale or zero point match x: a scalar, one value per index of the axis, or blocks.
+/// Throws unless the sizes of a scale or zero point match x: a scalar, a value per index of the axis, or per block.
 static void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_t axis, int64_t block) {
   if (block > 0) {
     axis_in_range(op, axis, x.rank());

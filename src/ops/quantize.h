@@ -50,8 +50,8 @@ struct Nearest {
   bool operator==(const Nearest&) const = default;
 };
 
-/// True for a dequantize of the type and rank of weights or i32 biases. Passes do not fold such an instruction, because
-/// integer products read its operands.
+/// True for a dequantize of weights (8 bits or fewer, rank >= 2) or biases (i32, rank >= 1), as far as type and rank
+/// tell. Passes do not fold such an instruction, because integer products read its operands.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

@@ -83,7 +83,7 @@ Expr repeat_heads(Expr x, const Dim& heads) {
 Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softcap, int64_t mode) {
   const Builder& b = *q.at;
   k = repeat_heads(k, q.dims()[1]), v = repeat_heads(v, q.dims()[1]);
-  // Multiplies both q and k by the square root of |scale|, so that f16 products stay small.
+  // Splits the scale into one factor for q and one for k (the sign goes to k), so that f16 products stay small.
   double half = std::sqrt(std::abs(scale));
   Expr s = matmul(q * half, transpose(k, {0, 1, 3, 2}) * std::copysign(half, scale)), kept = s;
   if (softcap > 0) s = tanh(s / softcap) * softcap;

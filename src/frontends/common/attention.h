@@ -41,7 +41,7 @@ struct Reach {
   bool is_limited() const { return causal || left >= 0 || right >= 0; }
 };
 
-/// Returns a bool mask, broadcast to [batch, 1, m, n]: true where query i, at position i + offset, may see key j.
+/// Returns a bool mask that broadcasts to [batch, 1, m, n]: true if query i, at position i + offset, may see key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
 /// Converts a mask to a term that is added to the scores: true becomes 0 and false becomes -inf. A mask of numbers is

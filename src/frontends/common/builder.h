@@ -53,7 +53,7 @@ class Builder {
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< returns all results
 
   /// Returns a size for each element k of the i64 vector `computed`: known[k] if given. The other sizes are expressions
-  /// if all of these are known, else run-time symbols in [0, most[k]] (empty: without an upper bound).
+  /// if the compiler knows all of them, else run-time symbols in [0, most[k]] (`most` empty: no upper bound).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).

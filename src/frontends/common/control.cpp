@@ -105,7 +105,7 @@ class LoopBuilder {
     captured_ = inside.captured;
   }
 
-  /// Where the loop carries an optional but the body returns a plain value, puts this value into an optional.
+  /// Wraps a plain value from the body in an optional where the loop carries an optional.
   void wrap_optionals() {
     unwrapped_.assign(types_.size(), false);
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -116,7 +116,7 @@ class LoopBuilder {
     }
   }
 
-  /// Replaces carried sizes that the body changes by new symbols, in containers by `_`. Returns true if there were any.
+  /// Gives each carried size that differs after a trip a new symbol (in containers `_`). Returns true if any differs.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -138,7 +138,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces the item sizes of a container that differ after a trip by `_` (any size). Returns true if any differ.
+  /// Sets the item sizes of a container that differ after a trip to `_` (any size). Returns true if any differ.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

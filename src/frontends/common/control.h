@@ -50,10 +50,10 @@ using TripBody = std::function<Values(const Builder& body, const Dim& trip, cons
 ///       return Values{next, next};   // carried, rows
 ///     });
 Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
-/// Builds a loop like loop_over, which ends early when the body's first result is false.
+/// Builds a loop like loop_over that also ends early: as soon as the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 
-/// Sets body.trip for the instructions of trip `trip` of an unrolled loop; the destructor restores it.
+/// Sets body.trip to `trip`, for one trip of an unrolled loop; the destructor restores the former value.
 class InTrip {
  public:
   InTrip(Body& body, const Dim& trip);

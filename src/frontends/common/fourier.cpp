@@ -48,7 +48,7 @@ Expr fourier_transform(Expr x, const Dim& n, bool inverse, bool onesided) {
   auto part = [&](int64_t i) { return reshape(slice(x, last, i, 1), flat); };
   Expr re = part(0), im = is_real ? re : part(1);
   Expr whole = scalar(c, n, x.dtype());
-  if (gives_real) {  // a real result: all bins but 0 and n / 2 count twice, also for their conjugates
+  if (gives_real) {  // all bins except 0 and n / 2 also represent their conjugates, so they count twice
     Expr k = iota(c, bins);
     Expr twice = select(equal(k, 0) | equal(k * 2, scalar(c, n)), number(c, x.dtype(), 1), number(c, x.dtype(), 2));
     return with_last_axis((matmul(re * twice, t.cosine) - matmul(im * twice, t.sine)) / whole);

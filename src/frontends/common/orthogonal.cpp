@@ -80,13 +80,13 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t max_sweeps = 20;
 
-/// The carried values after a round, and the deviation of each pair from orthogonal before it: 0 to 1, [batch, 1, n].
+/// The carried values after a round, and how far each pair was from orthogonal before it: >= 0, [batch, 1, n].
 struct Round {
   Values next;
   Expr apart;
 };
-/// Runs at most max_sweeps sweeps; a sweep calls `round` for each round of the schedule. Stops after a sweep in which
-/// each pair deviated by at most 1e-9 (f64) or 1e-5 (other types) before its rotation: convergence is quadratic.
+/// Runs at most max_sweeps sweeps; a sweep calls `round` for each round of the schedule. Stops after a sweep if
+/// Round::apart was never above 1e-9 (f64) or 1e-5 (other types). Convergence is quadratic, so the rest is negligible.
 Values sweeps(const Builder& b, int64_t n, Values carried,
               const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
   if (n < 2) return carried;
@@ -187,7 +187,7 @@ Eigen symmetric_eigen(Expr x) {
   Expr size = reduce(ReduceFn::max, abs(m), {1, 2}), unit = eye(*x.at, n, n, x.dtype());
   size = select(equal(size, 0), 1, size);
   Values y = sweeps(*x.at, n, {m, broadcast(unit, m.dims())}, [&](const Builder& b, Expr partner, const Values& now) {
-    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // exactly symmetric: one angle for both columns
+    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // exactly symmetric: one angle per pair
     Expr row = along(iota(b, n), 1, 3), column = along(iota(b, n), 2, 3);
     Expr place = along(partner, 2, 3), own = sum(select(equal(row, column), a, 0), 1);
     Expr both = sum(select(equal(row, place) & !equal(column, place), a, 0), 1);

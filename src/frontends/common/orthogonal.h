@@ -2,7 +2,7 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Matrix decompositions with orthogonal factors. Matrices are the last two axes, others are batches. `svd`,
+/// Matrix decompositions with orthogonal factors. Matrices are the last two axes, all others are batches. `svd`,
 /// `singular_values` and `symmetric_eigen` need known matrix sizes (E122).
 namespace weft::frontend {
 
@@ -12,7 +12,7 @@ struct Qr {
 };
 Qr qr(Expr x);
 /// Returns the first n columns of a product of Householder reflections (LAPACK's orgqr). The columns of x[.., m, n]
-/// below the diagonal are the vectors of the reflections, `tau`[.., k] the factors.
+/// below the diagonal are the vectors of the reflections; `tau`[.., k] are their factors.
 Expr householder_product(Expr x, Expr tau);
 
 /// The decomposition x = u diag(values) v^T of x[.., m, n]: u[.., m, k], values[.., k] in descending order and v[.., n,

@@ -165,8 +165,8 @@ Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t di
   return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
 }
 
-/// Returns the positions, in pixels, of samples evenly spaced from `low` to `high`: [regions, count]. 0 and 1 are the
-/// first and the last of `size` pixels. A single sample is in the middle.
+/// Returns the positions, in pixels, of samples evenly spaced from `low` to `high`: [regions, count]. In `low` and
+/// `high`, 0 and 1 stand for the first and the last of `size` pixels. A single sample is in the middle.
 Expr crop_positions(const Builder& c, Expr low, Expr high, const Dim& count, const Dim& size) {
   Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
   Expr number = along(iota(c, count), 1, 2);

@@ -32,7 +32,7 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
   slice.starts[axis] = from;
   slice.steps[axis] = c.step;
-  // Forward slices count from an unclamped start that is >= 0, because max(n - 2, 0) is simpler than n - min(2, n).
+  // Forward slices use an unclamped start >= 0: for start 2 of n elements, max(n - 2, 0) is simpler than n - min(2, n).
   bool counts_from_front = start.lower_bound() >= 0;
   Dim count = c.step > 0 ? ceildiv(to - (counts_from_front ? start : from), c.step) : ceildiv(from - to, -c.step);
   slice.sizes[axis] = max(count, 0);

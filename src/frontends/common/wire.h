@@ -17,11 +17,12 @@ namespace weft::frontend {
 ///       default: wire.skip();
 ///     }
 ///
-/// A message that claims more bytes than its parent has is read up to the parent's end, so that the error names the
+/// If a message claims more bytes than its parent holds, its reader stops at the parent's end: the error then names the
 /// innermost field that is cut short. Throws E103 (file too short) and E108 (damaged).
 class Wire {
  public:
-  /// Reads `message`, a part of the file that begins at `origin`. `path` names the message and must outlive the reader.
+  /// Reads `message`, a part of a file; `origin` is the file's first byte. `path` names the message and must outlive
+  /// the reader.
   Wire(std::span<const std::byte> message, const std::byte* origin, std::string_view path, uint64_t missing = 0);
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
@@ -44,7 +45,7 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// `rest` returns the unread bytes, to be read later; `missing` the number of this message's bytes not in the file.
+  /// `rest` returns the unread bytes; `missing` returns how many bytes of this message are beyond the end of the file.
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 

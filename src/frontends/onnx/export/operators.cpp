@@ -21,8 +21,7 @@ namespace {
 
 std::string cast(Out& out, const std::string& x, DType to) { return out.add("Cast", {x}, {{"to", element_code(to)}}); }
 
-/// Returns the operand of a Broadcast; any other value unchanged. ONNX broadcasts operands implicitly, so `operands`
-/// leaves out Broadcasts if one operand already has the result's sizes.
+/// Returns the operand of a Broadcast, because ONNX broadcasts implicitly; returns any other value unchanged.
 Value before_broadcast(Value value) { return value.def->is<Broadcast>() ? value.def->inputs[0] : value; }
 
 Names operands(const Out& out, const Instruction& i) {

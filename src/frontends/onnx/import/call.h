@@ -41,7 +41,7 @@ class Call : public frontend::Builder {
   Values inputs(size_t from = 0) const;  ///< inputs `from`, `from` + 1 ...; E140 if one is not given
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
   void expect_inputs(size_t least, size_t most) const;
-  /// Takes pairs of an input's number and the rank it needs. Throws E151 for a given input of a different rank.
+  /// Takes pairs: the number of an input and the rank it needs. Throws E151 if an input is present with another rank.
   void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }

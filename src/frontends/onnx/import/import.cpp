@@ -200,7 +200,7 @@ int64_t written_nodes(std::span<const Node> nodes) {
   return total;
 }
 
-/// Returns the limit of nodes after functions are expanded, so that a small file cannot grow without bound.
+/// Returns the limit on nodes after functions are expanded, so that a small file cannot grow without bound.
 int64_t max_expanded(const Model& model) {
   constexpr int64_t free = 50'000, growth = 16;
   int64_t written = written_nodes(model.graph.nodes);
@@ -208,7 +208,7 @@ int64_t max_expanded(const Model& model) {
   return free + growth * written;
 }
 
-/// Returns the number of nodes after functions are expanded. Refuses recursion and notes missing operators.
+/// Returns the number of nodes after functions are expanded, at most max_nodes_ + 1. Notes missing operators.
 int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -551,7 +551,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // A problem of the node's body that was reported before gets this error's reason if the problem has none.
+      // If the node's body has reported a problem without a reason, the problem gets the reason of this error.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);

@@ -42,7 +42,7 @@ struct StaticOperand {
   bool is_length = false;  ///< only the number of elements matters, not their values
 };
 
-/// The inputs that need values before the model can be compiled, and the operands that need them.
+/// The operands that must be known at compile time but are not, and the model's inputs.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
   bool is_all = false;            ///< true if all errors of the import are about these operands
@@ -70,9 +70,9 @@ struct ImportOptions {
 /// Translates a model into a program. A named size becomes a symbol of that name, an unnamed size a new symbol. Each
 /// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
-/// One error lists the faults of the model, at most 50: operators that Weft lacks (E120, E121); faults of the graph
-/// (E130-E134: a cycle, two producers, no producer of a value or an output, no type), of single nodes (E140-E145,
-/// E151-E158) and of functions (E153, E154). Large weights stay in the model's file, which the program keeps mapped.
+/// Throws one error for up to 50 faults: operators that Weft lacks (E120, E121), faults of the graph (E130-E134: a
+/// cycle, two producers, no producer of a value or an output, no type) and of nodes (E140-E159). Throws E153 or E154
+/// for functions with too many nodes or recursion. Large weights stay in the file, which the program keeps mapped.
 ///
 /// If a comparison of unknown sizes decides the rank of a value, the importer guesses its outcome. If the model cannot
 /// be translated with that guess, the importer tries the opposite.

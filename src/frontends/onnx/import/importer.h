@@ -58,8 +58,8 @@ class Importer {
   size_t decisions_made() const { return decisions_.made.size(); }
   /// Returns how many decisions had been made before the first fault.
   size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
-  /// If `value`, operand `number` of an `op`, is computed from small inputs of the model: records that it must be known
-  /// at compile time, and returns a sentence about these inputs for the error. Otherwise returns "".
+  /// Records that operand `number` of an `op` must be known at compile time, if this operand, `value`, is computed from
+  /// small inputs of the model. Returns a sentence about these inputs for the error, or "" if there are none.
   std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
   /// Returns a number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }

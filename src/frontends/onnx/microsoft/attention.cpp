@@ -103,8 +103,8 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   return {q, k, v};
 }
 
-/// Returns a cache in the order of the beams. Beam search does not reorder caches: beams[batch, beam, token] is the
-/// beam with the cache row that holds a past token of `beam`.
+/// Returns a cache in which each row holds the tokens of its own beam. Beam search does not move tokens between rows:
+/// past token `token` of beam `beam` is in the row of beam beams[batch, beam, token].
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];
@@ -135,7 +135,7 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
 }
 
-/// Returns an additive mask or null: the sum of the node's mask and bias, and if `causal` of a mask that hides the keys
+/// Returns an additive mask or null: the node's mask plus its bias, and if `causal`, plus a mask that hides the keys
 /// after each query, including the unused end of a buffer.
 Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
@@ -185,7 +185,7 @@ Values decoder_masked_attention(Call& c) {
   return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
 }
 
-/// Splits `all`, the product of x and one weight [in, q + k + v], into heads, after adding the bias.
+/// Adds the bias to `all`, the product of x and the concatenated weights of q, k and v, and splits the sum into heads.
 Heads projected(Call& c, Expr all, int64_t heads) {
   if (c.has_input(2)) all = all + arg(c, 2);
   std::vector<int64_t> given = c.integers("qkv_hidden_sizes");

@@ -157,8 +157,8 @@ void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, E
   beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
 }
 
-/// Appends a token to each beam, at index `length`. Returns the rows of the caches ("pasts") that the new beams
-/// continue, [batch * beams], and the new tokens [batch * beams, 1].
+/// Extends the best beams by one token, at index `length`. Returns the cache row that each new beam continues,
+/// [batch * beams], and the new tokens, [batch * beams, 1].
 std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
   int64_t k = r.beams;
   Dim vocabulary = scores.dims()[1];
@@ -191,7 +191,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
 }
 
-/// Returns rows `rows` of the caches, which the new beams continue.
+/// Returns the caches with their rows in the order of `rows`, one row for each new beam.
 Values reordered_pasts(const Builder& b, const Generator& g, const Values& pasts, Expr rows) {
   Values list;
   for (Value past : pasts) list.push_back(b.emit(Gather{.axis = g.row_axis}, {past, rows}));
@@ -205,7 +205,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
   Pad room{.before = Dims(2, 0), .after = {0, r.most - tokens.dims()[1]}};
   Expr padded{&c, c.emit(room, {tokens, number(c, DType::i32, r.pad)})};
   Expr is_first = equal(along(iota(c, r.beams), 1, 2), 0);
-  constexpr double never = -1e9;  // all beams begin equal: only the first may be continued
+  constexpr double never = -1e9;  // the beams begin equal, so only the first may be continued
   return {.tokens = reshape(padded, all),
           .scores = broadcast(select(is_first, full(c, DType::f32, {}, 0), full(c, DType::f32, {}, never)), each),
           .done = full(c, DType::boolean, {r.batch, 1}, 0),

@@ -101,7 +101,7 @@ struct Layer {
   Value bias;
 };
 
-/// Applies the layer of each block's expert to its rows: x[blocks, rows, in] -> [blocks, rows, out].
+/// Multiplies the rows of each block by its expert's weight, adds the bias: [blocks, rows, in] -> [blocks, rows, out].
 Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
   Expr weight = transpose(convert(layer.weight, x.dtype()), {0, 2, 1});
   Expr y{&c, c.emit(GroupedDot{.type = x.dtype()}, {x, weight, b.expert})};
@@ -198,7 +198,7 @@ Values experts(Call& c) {
   return mixture(c, e, routes_of(c));
 }
 
-/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits, the first in the low bits; returns `count` of each row.
+/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits, the first in the low bits; keeps the first `count` of a row.
 Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
   Expr bytes = arg(c, input);
   if (bytes.dtype() != DType::u8) c.fail("E141", cat("needs u8 for packed weights, has ", bytes.value.shape()));

@@ -234,9 +234,9 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces the scores of unlikely tokens by `filter`. These are the least likely tokens with a total
-/// probability of at most 1 - top_p, except for the `least` likeliest tokens. With takes_from_the_top, these are all
-/// tokens after the likeliest tokens with a total probability above top_p.
+/// Top-p sampling: replaces the scores of the least likely tokens, which have a total probability of at most 1 - top_p,
+/// by `filter`; keeps at least the `least` likeliest tokens. With takes_from_the_top, keeps the likeliest tokens up to
+/// the first total probability above top_p, and replaces the scores of all others.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
@@ -281,7 +281,7 @@ Values sampling(Call& c) {
                   .presence = {}};
   if (r.least < 0) c.fail("E145", cat("min_tokens_to_keep must be >=0, is ", r.least));
   if (c.has_input(7) && r.presence_penalty != 0) r.presence = arg(c, 7);
-  // A seed of 0 starts the sequence at 1.
+  // A seed of 0 becomes 1, as in std::minstd_rand0, where a state of 0 would stay 0.
   Expr seed = c.has_input(8) ? convert(reshape(arg(c, 8), {}), DType::i64) : number(c, DType::i64, 0);
   Expr start = floor_mod(seed, 2147483647.0);
   auto choose = [&](const Builder& b, Expr scores, Values& state) { return sampled(b, r, scores, state); };

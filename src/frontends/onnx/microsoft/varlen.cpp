@@ -14,7 +14,7 @@ namespace weft::onnx {
 namespace {
 
 /// Returns state_update_capacity: the node returns state updates for at most this many first tokens of each sequence.
-/// E140 unless input `counts` is given exactly if the capacity is > 0.
+/// E140 if the capacity is > 0 and input `counts` is missing, or if the capacity is 0 and the input is present.
 int64_t capacity_of(Call& c, size_t counts) {
   int64_t capacity = c.integer("state_update_capacity", 0);
   if (capacity < 0 || capacity > 8) c.fail("E145", cat("state_update_capacity must be 0 to 8, is ", capacity));

@@ -58,7 +58,7 @@ Values scaler(Call& c) {
   return {scale.empty() ? x : x * per_feature(c, x, scale, "scale")};
 }
 
-/// Imports Imputer: replaces one value, which may be NaN, by numbers.
+/// Imports Imputer: replaces one value, which may be NaN, by a number for each feature or by one number for all.
 Values imputer(Call& c) {
   Expr x = arg(c, 0);
   bool whole = is_integer(x.dtype());
@@ -143,7 +143,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// Returns a LabelEncoder's result for elements that are no keys: a scalar of the values' type.
+/// Returns a LabelEncoder's result for elements that are not keys: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {

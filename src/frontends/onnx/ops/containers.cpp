@@ -65,7 +65,7 @@ Values sequence_erase(Call& c) {
   return {collect(c.module(), all.type(), std::move(*items))};
 }
 
-/// Returns the lengths of the parts; nothing if they are unknown or too many.
+/// Returns the lengths of the parts; nothing if they are unknown, or if there are more than max_parts equal parts.
 std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   auto total = size.constant();
   if (!c.has_input(1))

@@ -124,8 +124,8 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// Returns the types of a body's carried values, which are its inputs from number `before` on. A sequence without items
-/// gets the declared item type, so that the body may read items.
+/// Returns the types of a body's carried values, which are its inputs from number `before` on. A container without
+/// items gets the item type that the body declares, if any, so that the body may read items.
 Types carried_types(const Graph& graph, size_t before, const Values& carried) {
   Types types;
   for (size_t k = 0; k < carried.size(); ++k) {

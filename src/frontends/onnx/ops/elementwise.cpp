@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Refuses an integer division by a constant with a 0. Division by a 0 computed at run time gives 0 and does not trap.
+/// Refuses an integer division by a constant that contains 0. Division by a run-time 0 gives 0 and does not trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
@@ -208,7 +208,7 @@ Value casted_text(Call& c, Expr x, DType to) {
   return c.emit(op, {x});
 }
 
-/// Rounds x to a power of two, to be converted to f8e8m0: down or, if `nearest`, to the nearest.
+/// Rounds x down to a power of two, or if `nearest`, to the nearest power of two; the caller converts it to f8e8m0.
 Expr power_of_two(Call& c, Expr x, bool nearest) {
   x = convert(x, DType::f32);
   Expr bits{&c, c.emit(Bitcast{.to = DType::i32}, {x})};

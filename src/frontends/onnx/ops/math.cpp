@@ -125,7 +125,7 @@ Values gemm(Call& c) {
 Values fused_matmul(Call& c) {
   Expr a = arg(c, 0), b = arg(c, 1);
   double alpha = c.number("alpha", 1);
-  // With transBatchA or transBatchB, the matrix is [m, batch.., k], which becomes [batch.., m, k].
+  // With transBatchA or transBatchB, the operand is [m, batch.., k]; it becomes [batch.., m, k].
   auto batch_first = [](Expr x) {
     if (x.rank() < 2) return x;
     auto order = axes_from(0, x.rank());

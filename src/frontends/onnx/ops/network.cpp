@@ -138,8 +138,8 @@ Values average_pool(Call& c) {
   return {pool(PoolFn::average, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// Quantises y with inputs 3 and 4. If `is_whole` (null: never), the windows cover the whole picture: then, as in
-/// onnxruntime, the zero point is added after rounding.
+/// Quantises y with inputs 3 and 4. Adds the zero point before rounding, but after rounding if one window covers the
+/// whole picture (`is_whole`; null: never), as onnxruntime does.
 Expr quantized_average(Call& c, Expr y, Value is_whole) {
   Value zero = c.optional_input(4);
   Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), zero, c.dtype(0))};

@@ -145,7 +145,7 @@ Values qlinear_concat(Call& c) {
   return quantized_output(c, concat(c, parts, c.axis(c.integer("axis"), parts[0].rank())), 0, 1);
 }
 
-/// Computes a b. Quantises a to u8 by the range of its elements; dequantises b, which has a scale for each column.
+/// Computes a b. Quantises a to u8 by the range of its elements; dequantises b, which has one scale or one per column.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
   Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
@@ -298,8 +298,8 @@ Value four_bit_values(Call& c, int64_t type) {
   return constant(c.module(), make_tensor(DType::f32, {16}, values));
 }
 
-/// Multiplies x by a matrix in a 4-bit type of bitsandbytes: codes, the high half of a byte first, and a factor for
-/// each block of the flattened weight.
+/// Multiplies x by a matrix in a 4-bit type of bitsandbytes: two codes per byte, the high half first, and one factor
+/// for each block of the flattened weight.
 Values matmul_bnb4(Call& c) {
   Expr x = arg(c, 0), bytes = arg(c, 1);
   int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), count = element_count({{n, k}});
@@ -331,8 +331,8 @@ Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
   return reshape(Expr{&c, concat(c, parts, bytes.rank())}, all);
 }
 
-/// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data may pack several
-/// numbers into a byte along the last axis; the numbers are unpacked after the gather.
+/// Gathers along one axis of a table that is quantised in blocks along another, and dequantises. u8 data may pack
+/// several numbers into a byte along the last axis; the numbers are unpacked after the gather.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));

@@ -84,7 +84,7 @@ Values classified_by_one(Call& c, const ClassLabels& labels, Expr score, bool is
   Expr label = label_above(c, labels, score, boundary);
   PostTransform how = post_transform(c);
   if (how == PostTransform::probit) return {label, probit(score)};
-  bool is_logistic = how == PostTransform::logistic;  // softmax leaves a single score as it is
+  bool is_logistic = how == PostTransform::logistic;  // SOFTMAX does not apply to a single score
   if (is_logistic) score = sigmoid(score);
   return {label, concat(c, {is_share || is_logistic ? 1.0 - score : -score, score}, 1)};
 }
