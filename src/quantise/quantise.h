@@ -26,7 +26,7 @@ Target parse_target(std::string_view name);  ///< E203 for an unknown name
 std::string_view name(Target target);
 inline bool is_fp8(Target target) { return target == Target::fp8 || target == Target::fp8_fnuz; }
 
-/// The methods of rounding weights. hqq and awq are for weights in blocks, gptq also for int8 and fp8.
+/// The methods of rounding weights. hqq and awq are for weights in blocks; gptq is for blocks, int8 and fp8.
 enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
 WeightMethod parse_weight_method(std::string_view name);
 std::string_view name(WeightMethod method);
