@@ -25,7 +25,7 @@ namespace weft::codegen {
 namespace {
 
 std::mutex lld_mutex;
-bool lld_is_broken = false;  // set after a crash in lld, which leaves its globals broken; guarded by lld_mutex
+bool lld_is_broken = false;  // set if lld cannot run again, as after a crash; guarded by lld_mutex
 
 void close_quietly(int fd) {
   if (fd >= 0) ::close(fd);

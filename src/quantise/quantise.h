@@ -72,8 +72,8 @@ struct Settings {
 };
 
 /// Writes the quantised model to `output` atomically and returns the report (JSON). `samples` may be null if no data is
-/// needed. Throws E222 (a model that cannot be quantised), E220 (unusable data), E221 (a budget that cannot be met),
-/// and the errors of compiling and running the model.
+/// needed. Throws E203 (invalid settings), E222 (a model that cannot be quantised), E220 (unusable data), E221 (a
+/// budget that cannot be met), and the errors of compiling and running the model.
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples);
 

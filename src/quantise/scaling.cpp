@@ -57,8 +57,8 @@ std::string divided(ModelEdit& edit, const std::string& input, const std::vector
   return edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}}, "_scaled");
 }
 
-/// Divides the channels of the layers' common input by factors. Returns false, without a change, if that needs a Mul and
-/// `only_folded` is set or the layers are convolutions.
+/// Divides the channels of the layers' common input by factors. Changes nothing and returns false if that needs a Mul
+/// and `only_folded` is set or the layers are convolutions.
 bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
             std::span<const double> factors, bool only_folded = false) {
   std::vector<double> inverse(factors.size());

@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes `sums`, the sum of x x' over inputs x, to that of the inputs minus the means of their channels.
+/// Changes `sums`, the sum of x^T x over input rows x, to the sum for the inputs minus the means of their channels.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();

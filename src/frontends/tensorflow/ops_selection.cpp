@@ -248,7 +248,7 @@ Values segment_extreme(Call& c) {
   Expr rows = c.input(0);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
-  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // loses to every row
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // a neutral start value
   Dims dims = rows.dims();
   dims[0] = segments.count;
   Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);

@@ -109,7 +109,7 @@ LibraryObject product_description(const ProductLibrary& library) {
   return made;
 }
 
-/// A product. The library is column-major: it sees our D = A B' as D' = B A', so B comes first, transposed.
+/// A product. The library is column-major: it sees our D = A B^T as D^T = B A^T, so B comes first, transposed.
 class Product final : public LibraryWork {
  public:
   Product(const ProductLibrary& from, const LibraryProduct& p)
