@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators whose result sizes depend on data, and operators on sparse tensors, which are given by
+// Imports operators with result sizes that depend on data, and operators on sparse tensors, which are given by
 // indices[n, rank], values[n] and the sizes of the dense tensor.
 #include "frontends/common/selection.h"
 

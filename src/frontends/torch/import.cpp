@@ -542,7 +542,7 @@ void Importer::write(const Call& c, Entry& entry, Value value) {
   entry.binding.tensor = value;
 }
 
-/// Translates the in-place operator `x_`: runs `x` and writes its result to the first argument.
+/// Translates an in-place operator such as add_: runs add and writes the result to the first argument.
 void Importer::mutate(Call& c) {
   const Argument& self = c.node().inputs.empty() ? Argument{} : c.node().inputs[0].value;
   if (self.kind != Argument::Kind::tensor || self.is_list) c.unsupported("writes to a value that is not a tensor");
