@@ -138,7 +138,7 @@ std::vector<std::string> command_line(const Inputs& inputs, ChipKind kind, bool 
   return list;
 }
 
-/// Runs lld; returns true if it succeeds; `text` gets its messages.
+/// Runs lld with the arguments in `list`, writes lld's messages to `text`, and returns true on success.
 bool run_lld(const std::vector<std::string>& list, std::string& text) {
   std::vector<const char*> pointers;
   for (const auto& argument : list) pointers.push_back(argument.c_str());

@@ -51,7 +51,7 @@ const char* triple_of(ChipKind kind) {
 
 const std::string& processor_of(const Chip& chip) {
   static const std::string generic = "generic";
-  return chip.kind == ChipKind::arm ? generic : chip.arch;  // features_of adds Arm's extensions
+  return chip.kind == ChipKind::arm ? generic : chip.arch;  // features_of gives Arm's extensions
 }
 
 std::string features_of(const Chip& chip) {

@@ -48,7 +48,7 @@ class ModelEdit {
   /// Adds a node after the original or added node that computes the value, and after nodes added there before. If no
   /// node computes the value, adds the node before all of the model's nodes.
   void put_behind(const std::string& value, NewNode added);
-  /// Does the same with a node without outputs: names its result by the value and `ending`, and returns that name.
+  /// Adds a node like the function above, names its result by the value and `ending`, and returns that name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, which may be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }

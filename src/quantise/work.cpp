@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes `sums`, the sum of x^T x over input rows x, to the sum for the inputs minus the means of their channels.
+/// Changes `sums`, the sum of x^T x over input rows x, to the sum after each channel's mean is subtracted from x.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -160,7 +160,7 @@ void Work::prepare() {
   run_parallel(prepared_.size(), is_blocked() ? 1 : settings_.threads, prepare_one);
 }
 
-/// True if GPTQ rounds the layer: not for int8_dynamic, in convolutions, or in the layer to which int4 gives 8 bits.
+/// True if GPTQ rounds the layer: not for int8_dynamic, convolutions, or the layer to which int4 gives 8 bits.
 bool Work::takes_gptq(const Layer& layer) const {
   return settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic && !layer.is_convolution() &&
          !is_last(layer);

@@ -44,9 +44,9 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product with an observed input of which a few values are far larger than the others: with a fixed
-  /// scale, rounding would add noise of more than 0.02 % of the others' power. Each run then chooses a scale for each
-  /// row, as with int8_dynamic.
+  /// True for an int8 product without a given input range, if a few values of the input are far larger than the others:
+  /// rounding with a fixed scale would add noise of more than 0.02 % of the others' power. Each run then chooses a
+  /// scale for each row, as with int8_dynamic.
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;

@@ -244,7 +244,7 @@ class GraphImporter final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Returns the outputs that the caller named, else the signature's, else the unread nodes (no inputs or constants).
+  /// Returns the outputs that the caller named, else the signature's, else unread nodes except inputs and constants.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});

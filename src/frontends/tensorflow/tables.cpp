@@ -44,7 +44,7 @@ Found maker(const Place* place, std::string_view value) {
   return {};
 }
 
-/// Returns the integers from `start` to `limit` - 1; nothing if unknown, beyond +-2^24, or with a step other than 1.
+/// Returns the integers from `start` to `limit` - 1; nothing if one is unknown or beyond +-2^24, or the step not 1.
 std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::optional<Tensor>& limit,
                                const std::optional<Tensor>& step) {
   std::vector<int64_t> numbers;

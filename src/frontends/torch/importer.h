@@ -51,8 +51,8 @@ class Importer {
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
   /// Returns a number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }
-  /// Returns an operand, or within by_parts its real or imaginary part (imaginary part of a real float: 0). E122 for a
-  /// complex operand outside of by_parts.
+  /// Returns an operand; within by_parts, its real or imaginary part (0 for the imaginary part of a real float).
+  /// E122 for a complex operand outside of by_parts.
   Value part_of(const Call& c, const Binding& bound) const;
   /// Returns the declared type of tensor result `i` of a node, if there is one.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
@@ -64,7 +64,7 @@ class Importer {
   void check_operators(const Graph& graph);
   /// Returns the names that the nodes of a graph read, and the names of its results.
   const std::set<std::string>& read_in(const Graph& graph);
-  /// True if Weft lacks the node's operator and needs it: it writes in place, has no result, or has one that is read.
+  /// True if Weft lacks the operator of a node that writes in place, has no results, or has a result that is read.
   bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);

@@ -270,7 +270,7 @@ Values embedding_bag(Call& c) {
   Dim bags = starts.dims()[0] - Dim(c.flag("include_last_offset") ? 1 : 0), count = index.dims()[0];
   Expr place = reshape(iota(c, count), {count, 1});
   starts = convert(starts, DType::i64);
-  std::optional<Expr> is_in;  // with include_last_offset, elements after it are in no bag
+  std::optional<Expr> is_in;  // elements after the last offset are in no bag (include_last_offset)
   if (c.flag("include_last_offset")) is_in = place < reshape(slice(starts, 0, bags, 1), {1, 1});
   starts = slice(starts, 0, 0, bags);
   Expr bag = reduce(ReduceFn::sum, convert(starts <= place, DType::i64), {1}, false) - 1;

@@ -70,7 +70,7 @@ Values multinomial(Call& c) {
 
 /// Imports dropout: the result, and a mask of the kept elements. Outside of training, or with p = 0, keeps all.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
-  Expr x = c.tensor(c.has("self") ? "self" : "input");  // the in-place form has self
+  Expr x = c.tensor(c.has("self") ? "self" : "input");  // "self" in the in-place form
   double share = c.number("p", 0.5);
   if (!c.flag("train", trains) || share == 0) return {x.value, frontend::full(c, DType::boolean, x.dims(), 1)};
   Dims dims = x.dims();
