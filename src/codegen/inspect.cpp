@@ -140,7 +140,7 @@ void print_labels(const Labels& labels, uint64_t address, llvm::raw_ostream& out
   for (; first != last; ++first) out << '\n' << first->second << ":\n";
 }
 
-/// Calls `visit(address, length, instruction)` for each instruction; `instruction` is null for bytes that do not decode.
+/// Calls `visit(address, length, instruction)` for each instruction; null for bytes that do not decode.
 template <class Visit>
 void for_each_instruction(const Machine& machine, uint64_t start, llvm::StringRef code, const Visit& visit) {
   auto bytes = llvm::arrayRefFromStringRef(code);
