@@ -36,7 +36,7 @@ std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
 void set_amd_launch(llvm::Function& kernel, const KernelSource& source) {
   kernel.addFnAttr("amdgpu-flat-work-group-size", cat(source.work_group, ",", source.work_group));
   kernel.addFnAttr("uniform-work-group-size", "true");
-  // If a SIMD held only one wave, LLVM would keep CDNA's accumulators in AGPRs and copy them; so ask for two waves.
+  // If a SIMD held only one wave, LLVM would keep CDNA's accumulators in AGPRs and copy them, so ask for two waves.
   kernel.addFnAttr("amdgpu-waves-per-eu", cat(std::max(source.occupancy, 2)));
 }
 

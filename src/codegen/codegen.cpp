@@ -101,8 +101,8 @@ void join_resources(std::span<const std::span<const std::byte>> objects, Codegen
   }
 }
 
-/// Returns a source's prelude. Returns none if the source has no includes, or if warnings are wanted: clang warns about
-/// a header only when it builds the prelude.
+/// Returns a source's prelude. Returns none if the source has no includes, or if warnings are wanted: with a prelude,
+/// clang would warn about headers only when it builds the prelude.
 Prelude prelude_of(const KernelSource& source, const Chip& chip, HeaderStore* store, std::string& why) {
   if (source.warnings || source.code.find("#include") == source.code.npos) return {};
   return prelude_for(clang_arguments(source, chip), store, why);

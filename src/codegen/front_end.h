@@ -11,8 +11,8 @@
 
 namespace weft::codegen {
 
-/// Compiles C++ to unoptimised LLVM IR with clang. Returns null if there are errors; `diagnostics` gets clang's
-/// messages. `prelude` may be empty.
+/// Compiles C++ to unoptimised LLVM IR with clang. Returns null if there are errors. Writes clang's messages to
+/// `diagnostics`. `prelude` may be empty.
 std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, const Prelude& prelude,
                                     llvm::LLVMContext& context, std::string& diagnostics);
 

@@ -23,7 +23,7 @@ thread_local std::string* fatal_message = nullptr;
 
 void leave_guard(const char* reason) {
   auto* guard = llvm::CrashRecoveryContext::GetCurrent();
-  if (guard == nullptr) return;  // LLVM then ends the process itself
+  if (guard == nullptr) return;  // outside of run_guarded, LLVM ends the process
   if (fatal_message) *fatal_message = reason;
   guard->HandleExit(70);
 }

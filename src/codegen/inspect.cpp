@@ -77,8 +77,8 @@ void read_kernels(llvm::StringRef note, std::vector<ResourceUse>& out) {
   }
 }
 
-/// True for symbols that an object may use without defining them: memory functions and sanitizers' runtimes (from the
-/// process), the GOT and bounds of sections (from the linker), functions of shared parts (WEFT_SHARED_PART).
+/// True for symbols that a CPU object may use without defining them: from the process (memory functions, sanitizers),
+/// the linker (GOT, bounds of sections), or an object that kernels share (WEFT_SHARED_PART in kernels/device.h).
 bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
   constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_", "_ZN4weft6kernel"};
@@ -88,7 +88,7 @@ bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   return std::ranges::any_of(prefixes, starts) || std::ranges::find(memory, name) != memory.end();
 }
 
-/// LLVM's machine-code objects for one chip; they refer to each other.
+/// LLVM's machine-code objects for one chip, which refer to each other.
 struct Machine {
   std::unique_ptr<llvm::MCRegisterInfo> registers;
   std::unique_ptr<llvm::MCAsmInfo> assembly;
@@ -140,7 +140,7 @@ void print_labels(const Labels& labels, uint64_t address, llvm::raw_ostream& out
   for (; first != last; ++first) out << '\n' << first->second << ":\n";
 }
 
-/// Calls `visit(address, length, instruction)` for each instruction, with null for bytes that do not decode.
+/// Calls `visit(address, length, instruction)` for each instruction; null for bytes that do not decode.
 template <class Visit>
 void for_each_instruction(const Machine& machine, uint64_t start, llvm::StringRef code, const Visit& visit) {
   auto bytes = llvm::arrayRefFromStringRef(code);

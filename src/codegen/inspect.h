@@ -11,8 +11,8 @@ namespace weft::codegen {
 /// Returns the resource use of each kernel, from the notes of an AMD object; empty if there are none.
 std::vector<ResourceUse> amd_resources(std::span<const std::byte> object);
 
-/// Returns functions that the object calls but does not define; kernels have no libc or libm. On CPUs, some
-/// are allowed and not listed: memory functions, sanitizers' functions, and functions of WEFT_SHARED_PART (device.h).
+/// Returns the functions that an object calls but does not define; kernels have no libc or libm. On CPUs, omits memory
+/// functions, sanitizers' functions, and functions of an object that kernels share (WEFT_SHARED_PART, device.h).
 std::vector<std::string> missing_functions(std::span<const std::byte> object, ChipKind kind);
 
 /// Disassembles the code sections of an object, or of each object in an AMD image, in LLVM's syntax with symbols as

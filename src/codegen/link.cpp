@@ -25,7 +25,7 @@ namespace weft::codegen {
 namespace {
 
 std::mutex lld_mutex;
-bool lld_is_broken = false;  // set after a crash in lld, which leaves its globals broken; guarded by lld_mutex
+bool lld_is_broken = false;  // set if lld cannot run again, as after a crash; guarded by lld_mutex
 
 void close_quietly(int fd) {
   if (fd >= 0) ::close(fd);
@@ -138,7 +138,7 @@ std::vector<std::string> command_line(const Inputs& inputs, ChipKind kind, bool 
   return list;
 }
 
-/// Runs lld; returns true if it succeeds; `text` gets its messages.
+/// Runs lld with the arguments in `list`, writes lld's messages to `text`, and returns true on success.
 bool run_lld(const std::vector<std::string>& list, std::string& text) {
   std::vector<const char*> pointers;
   for (const auto& argument : list) pointers.push_back(argument.c_str());

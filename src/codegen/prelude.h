@@ -13,8 +13,8 @@ namespace weft::codegen {
 using Prelude = Bytes;
 
 /// Returns the prelude for these arguments. The first call takes it from `store` (may be null) or makes it and puts it
-/// there; other threads wait. Returns none if the headers do not compile together for this chip; `why` then gets
-/// clang's messages (in every call), and kernels include their headers the ordinary way.
+/// there; other threads wait. Returns none if the headers do not compile together for this chip; `why` is then
+/// set to clang's messages (in every call), and kernels include their headers the ordinary way.
 Prelude prelude_for(const std::vector<std::string>& arguments, HeaderStore* store, std::string& why);
 
 /// Adds the prelude to clang's files; returns the arguments that make clang use it.

@@ -51,7 +51,7 @@ const char* triple_of(ChipKind kind) {
 
 const std::string& processor_of(const Chip& chip) {
   static const std::string generic = "generic";
-  return chip.kind == ChipKind::arm ? generic : chip.arch;  // features_of has Arm's extensions
+  return chip.kind == ChipKind::arm ? generic : chip.arch;  // features_of gives Arm's extensions
 }
 
 std::string features_of(const Chip& chip) {
@@ -66,7 +66,7 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::
   llvm::TargetOptions options;
   // Aligns loops: an unaligned inner loop can lose a tenth of its speed when another thread runs on the same core.
   if (chip.kind == ChipKind::x86) options.LoopAlignment = 64;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fuse as the source's contract flags allow
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fuse where the source's contract flags allow it
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(triple, processor_of(chip), features_of(chip), options, llvm::Reloc::PIC_,
                                   std::nullopt, llvm::CodeGenOptLevel::Default));

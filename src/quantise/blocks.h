@@ -34,7 +34,7 @@ struct BlockWeights {
 /// Returns the weight of a product as a matrix [n, k], transposed if necessary.
 std::vector<float> rows_of(const Layer& layer);
 
-/// Rounds the weight by `method`. GPTQ needs the Hessian [k, k]: the sum of x x' over the rows x of the layer's inputs.
+/// Rounds the weight by `method`. GPTQ needs the Hessian [k, k]: the sum of x^T x over all rows x of the inputs.
 BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
                           size_t threads);
 

@@ -8,13 +8,13 @@
 namespace weft::quantise {
 namespace {
 
-/// Returns the upper triangle U, [k, k], with U' U the inverse of h plus damping: the Cholesky factor that GPTQ needs.
+/// Returns the Cholesky factor that GPTQ needs: the upper triangle U, [k, k], with U^T U = (h + damping)^-1.
 std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
   constexpr double damping = 0.01;
   double mean = 0;
   for (size_t i = 0; i < k; ++i) mean += static_cast<double>(h[i * k + i]) / static_cast<double>(k);
   double added = std::max(damping * mean, 1e-9);
-  // h = R R' with an upper triangle R, computed from the last column to the first; then U = R^-1. `r` is R transposed,
+  // h = R R^T with an upper triangle R, computed from the last column to the first; U = R^-1. `r` is R transposed,
   // and `rest` is h minus the products of the computed columns, so that all inner loops run along rows.
   std::vector<double> r(k * k), u(k * k), rest(h.begin(), h.end());
   for (size_t j = k; j-- > 0;) {

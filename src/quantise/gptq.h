@@ -4,11 +4,11 @@
 #include <span>
 #include <vector>
 
-/// GPTQ (Frantar and others, "GPTQ", 2022): after a column is rounded, changes later columns to compensate the rounding
-/// error, so that the product changes least.
+/// GPTQ (Frantar and others, "GPTQ", 2022): after a column is rounded, changes later columns to compensate for the
+/// rounding error, so that the product changes least.
 namespace weft::quantise {
 
-/// The data that GPTQ computes for a layer from its Hessian, which is the sum of x x' over the rows x of its inputs.
+/// The data that GPTQ computes for a layer from its Hessian, the sum of x^T x over the rows x of the layer's inputs.
 struct GptqData {
   std::vector<float> importance;  ///< of each column: sum of the squares of its inputs
   std::vector<size_t> order;      ///< order of rounding: columns by descending importance

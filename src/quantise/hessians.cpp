@@ -20,7 +20,7 @@ struct Sum {
   std::vector<float> values;
 };
 
-/// Adds nodes for X' X to the model, where X is the matrix of the value's rows; returns the name of that product.
+/// Adds nodes for X^T X to the model, where X is the matrix of the value's rows; returns the name of that product.
 std::string put_product(ModelEdit& edit, const std::string& value, const Sum& sum, DType type) {
   auto put = [&](const char* op, std::vector<std::string> inputs) {
     return edit.put_behind(value, {.op = op, .inputs = std::move(inputs)}, "_sum");

@@ -33,7 +33,7 @@ bool is_product(const onnx::Node& node) {
   return node.domain.empty() && std::ranges::find(ops, node.op_type) != std::end(ops);
 }
 
-/// Returns why a node cannot be a quantised layer; "" if it can.
+/// Returns why a node's operator or operands exclude it from quantisation; "" if they do not.
 std::string why_float(const onnx::Node& node, const Constants& constants) {
   if (node.op_type != "Conv" && node.op_type != "MatMul" && node.op_type != "Gemm")
     return cat(node.op_type, " is not quantised");

@@ -45,10 +45,10 @@ class ModelEdit {
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
-  /// Adds a node after the node that computes the value (an original or an added node) and after nodes that were added
-  /// there before.
+  /// Adds a node after the original or added node that computes the value, and after nodes added there before. If no
+  /// node computes the value, adds the node before all of the model's nodes.
   void put_behind(const std::string& value, NewNode added);
-  /// Adds a node at the same place, names its result by the value and `ending`, and returns this name.
+  /// Adds a node like the function above, names its result by the value and `ending`, and returns that name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, which may be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }

@@ -52,7 +52,7 @@ class Pairs {
     put_bias(entry);
   }
 
-  /// Makes each Add that reads the same value as a quantised convolution read the value's quantised form.
+  /// If an Add and a quantised convolution read the same value, lets the Add read its quantised form.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;
@@ -233,7 +233,7 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
   if (bits == 8) {
     bytes.assign(std::as_bytes(steps).begin(), std::as_bytes(steps).end());
   } else {
-    int64_t width = dims.back() * 2;  // integers of a row; each row is filled up to whole bytes
+    int64_t width = dims.back() * 2;  // 4-bit integers in a row, which fills whole bytes
     for (size_t row = 0; row * width < steps.size(); ++row)
       for (int64_t i = 0; i < width; i += 2) {
         const uint8_t* two = steps.data() + row * width + i;

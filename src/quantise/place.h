@@ -23,15 +23,15 @@ struct StaticLayer {
   std::vector<double> means = {};       ///< of input channels, subtracted before quantising; empty: none
 };
 
-/// Returns a value of a layer's type as f32, because the 8-bit layers that Weft writes compute in no other float type.
+/// Returns the name of the value as f32 (adds a Cast from other types): the 8-bit layers that Weft writes need f32.
 std::string as_f32(ModelEdit& edit, const std::string& value, DType type);
 
 /// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, where ONNX has no scales per channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
 /// Adds QuantizeLinear and DequantizeLinear around the input of each layer (once for each value), and DequantizeLinear
-/// after its weight and (for int8) after its i32 bias. An Add that reads the same value as a quantised convolution
-/// reads the quantised form too, so that the floats need not be stored.
+/// after its weight and (for int8) after its i32 bias. If an Add reads the input of a quantised
+/// convolution, it gets the quantised form, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
 /// The names of an input quantised by the range of each row: an element is about (steps - zero) * step + least. The

@@ -26,7 +26,7 @@ Target parse_target(std::string_view name);  ///< E203 for an unknown name
 std::string_view name(Target target);
 inline bool is_fp8(Target target) { return target == Target::fp8 || target == Target::fp8_fnuz; }
 
-/// The methods of rounding weights. hqq and awq are for weights in blocks, gptq also for int8 and fp8.
+/// The methods of rounding weights. hqq and awq are for weights in blocks; gptq is for blocks, int8 and fp8.
 enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
 WeightMethod parse_weight_method(std::string_view name);
 std::string_view name(WeightMethod method);
@@ -72,8 +72,8 @@ struct Settings {
 };
 
 /// Writes the quantised model to `output` atomically and returns the report (JSON). `samples` may be null if no data is
-/// needed. Throws E222 (a model that cannot be quantised), E220 (unusable data), E221 (a budget that cannot be met),
-/// and the errors of compiling and running the model.
+/// needed. Throws E203 (invalid settings), E222 (a model that cannot be quantised), E220 (unusable data), E221 (a
+/// budget that cannot be met), and the errors of compiling and running the model.
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples);
 

@@ -30,7 +30,7 @@ struct Range {
   double low = 0, high = 0;  ///< low <= 0 <= high: 0 is always exact
 };
 
-/// A scale and a zero point: the numbers (integers or fp8) that values are rounded to.
+/// The numbers to which values are rounded: integers or fp8 numbers with a scale and a zero point.
 struct Grid {
   DType type = DType::u8;
   double scale = 1;

@@ -57,7 +57,8 @@ std::string divided(ModelEdit& edit, const std::string& input, const std::vector
   return edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}}, "_scaled");
 }
 
-/// Divides the channels of the layers' common input by factors; with `only_folded`, only if no Mul is needed.
+/// Divides the channels of the layers' common input by factors. Changes nothing and returns false if that needs a Mul
+/// and `only_folded` is set or the layers are convolutions.
 bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
             std::span<const double> factors, bool only_folded = false) {
   std::vector<double> inverse(factors.size());
@@ -130,7 +131,7 @@ double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers
   return sum;
 }
 
-/// Returns the expected squared error of the products from rounding the weight; treats input channels as independent.
+/// Returns the expected squared error of the products after the weight is rounded, if input channels are independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
   Layer scaled = layer;

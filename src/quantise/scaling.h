@@ -11,9 +11,9 @@
 /// computes the input if possible (fold.h). Otherwise adds a Mul before products, and does not change convolutions.
 namespace weft::quantise {
 
-/// SmoothQuant (Xiao and others, 2022): the factor is greatest input ^ strength / greatest weight ^ (1 - strength).
-/// Without a given strength, uses for each input the strength with the least expected int8 error, if the division can
-/// be folded into another operator. Returns true if anything changed.
+/// SmoothQuant (Xiao and others, 2022): a channel's factor is max|input|^strength / max|weight|^(1 - strength).
+/// Without a given strength, chooses the strength with the least expected int8 error for each input. Applies it only if
+/// it removes 30 % of the error and the division can be folded into another operator. Returns true if anything changed.
 bool smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
             std::optional<double> strength);
 

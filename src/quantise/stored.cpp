@@ -90,7 +90,7 @@ class Finder {
     found_.push_back({.graph = graph, .layer = std::move(layer), .rounded = std::move(rounded)});
   }
 
-  /// Returns the innermost graph that holds or computes `weight`, and its value if that is constant; else null.
+  /// Returns the innermost graph that holds or computes `weight` (null: none), and the weight's value if constant.
   std::pair<const onnx::Graph*, std::optional<Tensor>> held(std::string_view weight) const {
     for (size_t i = scopes_.size(); i-- > 0;) {
       const onnx::Graph& graph = *scopes_[i];

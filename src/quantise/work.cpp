@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes `sums`, the sum of x x' over inputs x, to that of the inputs minus the means of their channels.
+/// Changes `sums`, the sum of x^T x over input rows x, to the sum after each channel's mean is subtracted from x.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid of an input from which the means are subtracted, and scales its noise by the power share that is left.
+/// Sets the grid of an input from which the means are subtracted, and scales its noise by the share of power left.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -110,7 +110,7 @@ void Work::check_any() const {
 }
 
 BlockFormat Work::block_format() const {
-  bool is_int4 = settings_.to == Target::int4;  // errors of 8-bit inputs are small beside those of 4 bits
+  bool is_int4 = settings_.to == Target::int4;  // errors of 8-bit inputs are small beside those of 4-bit weights
   return {.bits = is_int4 ? 4 : 8,
           .block = settings_.block,
           .is_symmetric = settings_.is_symmetric,
@@ -160,7 +160,7 @@ void Work::prepare() {
   run_parallel(prepared_.size(), is_blocked() ? 1 : settings_.threads, prepare_one);
 }
 
-/// True if GPTQ rounds the layer. Convolutions and the 8-bit layers of int4 are rounded to nearest.
+/// True if GPTQ rounds the layer: not for int8_dynamic, convolutions, or the layer to which int4 gives 8 bits.
 bool Work::takes_gptq(const Layer& layer) const {
   return settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic && !layer.is_convolution() &&
          !is_last(layer);

@@ -44,13 +44,13 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product if a few values of the input are far larger than the others: rounding with a fixed scale
-  /// would add noise of more than 0.02 % of the others' power. Each run then chooses a scale for each row, as with
-  /// int8_dynamic.
+  /// True for an int8 product without a given input range, if a few values of the input are far larger than the others:
+  /// rounding with a fixed scale would add noise of more than 0.02 % of the others' power. Each run then chooses a
+  /// scale for each row, as with int8_dynamic.
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// True if int4 gives this layer 8 bits, because it computes the model's results. (fp8 keeps such a layer in floats.)
+  /// True if int4 gives this layer 8 bits because it is the model's last product. (fp8 keeps that product in floats.)
   bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 

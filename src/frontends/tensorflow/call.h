@@ -168,8 +168,8 @@ class Call : public Builder {
   const Sizes& shape(std::string_view attribute) const;  ///< E142 if it is not given
   /// Returns a type attribute; nothing if Weft lacks the type. E142 if the attribute is missing.
   std::optional<DType> type(std::string_view attribute) const;
-  /// Returns an enumeration attribute as a number: its value, its index among `names` (E145 if not there), or 0 if
-  /// missing.
+  /// Returns an enumeration attribute as a number: the value of an integer, or the index of a string in `names` (E145
+  /// if it is not there); 0 if the node lacks the attribute.
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 if it is not given
   /// Marks an attribute as read although it has no effect in Weft.
@@ -205,7 +205,7 @@ enum class Steps : uint8_t {
   kept,     ///< passes values on as they are (control flow, variables)
 };
 
-/// The treatment of complex numbers by an operator. With Steps::moved, `refused` means `apart`.
+/// The treatment of complex numbers by an operator. For operators with Steps::moved, `refused` means `apart`.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function

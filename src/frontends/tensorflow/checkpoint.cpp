@@ -146,7 +146,7 @@ CheckpointSlice read_slice(Wire wire) {
   return slice;
 }
 
-/// Appends a number to a key. Keys are compared as bytes, so the length comes first (TensorFlow's OrderedCode).
+/// Appends a number to a key. Keys are compared as bytes, so the number's length is first (TensorFlow's OrderedCode).
 void put_ordered(std::string& key, int64_t value) {
   auto size = static_cast<uint64_t>(value < 0 ? ~value : value);
   size_t length = 1;
@@ -334,7 +334,7 @@ Bytes Checkpoint::bytes_of(const std::string& name, const Entry& entry, int64_t 
     fail("E161", cat(name, " needs ", need, " bytes at ", entry.offset, " of ", file_name, ", which has ", have), {},
          "the file is cut short: copy it again");
   Bytes part = file.part(entry.offset, need);
-  bool is_text = entry.type == 7;  // a string tensor's checksum is over its lengths and strings
+  bool is_text = entry.type == 7;  // a string tensor's checksum covers lengths and strings, not these bytes
   if (!is_text && entry.checksum && masked_crc32c(part) != *entry.checksum)
     fail("E108", cat(name, " is damaged: the checksum of its bytes in ", file_name, " is another"), {},
          "copy the folder again");

@@ -60,8 +60,8 @@ class Trial {
   /// True if the loop has as many trips as the list has elements.
   bool covers(Value list) const { return known_equal(list.dims()[0], found_.trips); }
 
-  /// Builds the body once. Returns false if a value turned out to be no counter, so that another trial is needed for
-  /// values computed from it.
+  /// Builds the body once. Returns false if a value turned out not to be a counter. Another trial is then needed,
+  /// because other supposed counters may be computed from that value.
   bool is_settled() {
     bool is_right = true;
     Program::Mark mark = c_.program().mark();

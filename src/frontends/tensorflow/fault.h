@@ -18,7 +18,7 @@ inline constexpr int64_t max_nodes = 1'000'000, max_nesting = 64;
                .hint = std::move(hint)});
 }
 
-/// Increments a depth; the destructor decrements it.
+/// A scope during which a depth is greater by 1.
 class Deeper {
  public:
   explicit Deeper(int64_t& depth) : depth_(depth) { ++depth_; }

@@ -244,7 +244,7 @@ class GraphImporter final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Returns the outputs that the caller named, else the signature's, else the nodes with results that no node reads.
+  /// Returns the outputs that the caller named, else the signature's, else unread nodes except inputs and constants.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});
@@ -334,7 +334,7 @@ class GraphImporter final : public Graphs {
   Tensor first_value(const std::string& name) {
     auto known = model_.restored.find(name);
     if (known != model_.restored.end()) return model_.checkpoint->read(known->second.key, known->second.part);
-    std::string of_object = model_.checkpoint->key_of(name);  // saved by object, else by name
+    std::string of_object = model_.checkpoint->key_of(name);  // empty if it was saved by name
     return model_.checkpoint->read(of_object.empty() ? name : of_object);
   }
 
@@ -403,7 +403,7 @@ class GraphImporter final : public Graphs {
     size_t next = 0;
   };
 
-  /// Translates the nodes of the wanted values and, before them, of their operands, without recursion.
+  /// Translates the nodes that compute the wanted values, operands first, without recursion.
   void make(Frame& frame, const std::vector<std::string_view>& wanted) {
     std::set<const GraphNode*> seen;
     std::vector<Open> pending;
@@ -484,7 +484,7 @@ class GraphImporter final : public Graphs {
     frame.values[n.node.name] = std::move(found.values);
   }
 
-  /// Refuses an operator of complex numbers with operands not known to be complex, as in bodies of branches and loops.
+  /// Refuses an operator with a complex type attribute if no operand is known to be complex, as in branches and loops.
   static void expect_pairs(const Call& call, const std::vector<bool>& pairs) {
     constexpr std::string_view makers[] = {"Complex", "Const", "Cast", "RFFT", "RFFT2D"};
     if (std::ranges::find(pairs, true) != pairs.end() || is_one_of(call.node().op, makers)) return;
@@ -582,7 +582,7 @@ class GraphImporter final : public Graphs {
     return false;
   }
 
-  /// Translates one side of a Merge in the module of `body`. Returns its value and its index among Merge's operands.
+  /// Translates one side of a Merge in the module of `body`. Returns the side's value and index among Merge's operands.
   Values side_of(Frame& frame, const BranchNodes& nodes, int side, const GraphNode& merge, const Builder& body) {
     Frame own{.index = frame.index, .module = body.module()};
     for (auto [name, value] : nodes.switches[side]) {
@@ -644,7 +644,7 @@ class GraphImporter final : public Graphs {
           fail("E132", cat("attribute '", name, "' names ", numbers.size(), " functions, not 1"), describe(node));
         else out.attributes.emplace_back(asked_name(name), numbers[0]);
       } else if (name == "T" && (text || std::holds_alternative<std::vector<int64_t>>(value))) {
-        continue;  // types of several operands, and of handles
+        continue;  // the types of several operands, or of handles
       } else if (!is_one_of(name, hints) || std::holds_alternative<DType>(value) ||
                  (name == "num" && node.op == "Unpack")) {
         out.attributes.emplace_back(name, value);

@@ -8,7 +8,7 @@
 namespace weft::tensorflow {
 
 /// Translates a graph. Its signature gives its inputs and outputs. Without a signature, placeholders are the inputs,
-/// and nodes with results that no node reads are the outputs, by name ("name:1" for further results). Called functions
+/// and unread nodes other than constants are the outputs, by name ("name:1" for further results). Called functions
 /// are inlined, and control flow of TensorFlow 1 becomes loops and branches. A variable that the graph writes becomes
 /// an input, with its stored value as the default, and an output.
 ///

@@ -107,7 +107,7 @@ bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const 
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }
 
-/// Returns the predicates that a node depends on, each with its side, from the operands and the Switches that it reads.
+/// Returns the predicates on which a node depends, each with its side: those of its operands and of Switches it reads.
 GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   Sides sides;
   bool is_merge = is_op(&node, "Merge");

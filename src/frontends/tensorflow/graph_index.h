@@ -46,7 +46,7 @@ class GraphIndex {
   const LoopNodes& loop_of(const GraphNode& exit);
   /// Returns the branch that a Merge ends; E122 if there is none.
   const BranchNodes& branch_of(const GraphNode& merge);
-  /// Returns the values read by a node, or by the loop or branch that it ends; `is_ordered` adds operands "^name".
+  /// Returns the values read by a node, or by the loop or branch that the node ends; `is_ordered` adds "^name".
   std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
 
  private:

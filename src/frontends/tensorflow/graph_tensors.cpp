@@ -43,7 +43,7 @@ Tensor from_list(DType type, const std::vector<int64_t>& dims, const Listed& lis
   if (list.raw.empty()) {
     size_t width = bits(type) / 8;
     for (int64_t value : list.integers) {
-      auto* start = reinterpret_cast<const std::byte*>(&value);  // little-endian: the low bytes
+      auto* start = reinterpret_cast<const std::byte*>(&value);  // little-endian: the low bytes come first
       bytes.insert(bytes.end(), start, start + width);
     }
   }

@@ -188,7 +188,7 @@ class LiteImporter final : public Graphs {
     return dims;
   }
 
-  /// Returns the value of tensor `t`: computed before, constant, without elements, or a variable tensor; else null.
+  /// Returns the value of tensor `t` if it is already computed, constant, a variable or without elements; else null.
   Value stored(Frame& frame, int64_t t) {
     Value& value = frame.values[t];
     if (value) return value;

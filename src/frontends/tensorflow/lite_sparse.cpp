@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse constants in the format of TACO: a tree with a level for each axis, in any order. A level is dense, or lists
-// the indices that are stored. An axis may be split into blocks: the indices within a block are a level of their own.
+// Sparse constants in the format of TACO: a tree with a level for each axis, in an arbitrary order of axes. A level is
+// dense, or lists the indices that are stored. If an axis is split into blocks, indices in a block have a level too.
 #include "frontends/tensorflow/lite_sparse.h"
 
 #include <cstring>

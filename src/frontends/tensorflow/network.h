@@ -25,7 +25,7 @@ frontend::Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> ke
 /// Returns a size that must be known at compile time; `what` names it in the error.
 int64_t fixed(Call& c, const Dim& size, std::string_view what);
 
-/// Throws E145 for windows of more than 4096 elements and twice the size of x's axis, which would need a huge table.
+/// Throws E145 for a kernel size above 4096 unless the axis of x is known to be at least half as long.
 void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel);
 
 }  // namespace weft::tensorflow

@@ -166,16 +166,16 @@ Values add_n(Call& c) {
   return {sum};
 }
 
-/// Converts between floats; else returns the operand, because the importer dequantises operands and quantises results.
+/// Converts float types; else returns the operand, because the importer dequantises operands and quantises results.
 Values requantized(Call& c) {
   c.expect_inputs(1, 1);
   bool is_float_now = is_float(c.input(0).dtype());
   return {is_float_now && is_float(c.output_type()) ? convert(c.input(0), c.output_type()) : c.input(0)};
 }
 
-/// Rounds to 2^bits levels (one less with narrow_range) between min and max. Both are moved so that 0 is a level.
+/// Rounds to 2^bits levels (one less with narrow_range) between min and max, which are shifted so that 0 is a level.
 Values fake_quant(Call& c) {
-  // Computed in f32, as the frameworks do, because this decides how values half way between two levels are rounded.
+  // Computed in f32 as in the frameworks: in f64, values half way between two levels could round differently.
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
   int64_t bits = c.integer("num_bits", 8);
   if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))

@@ -164,7 +164,6 @@ Expr depthwise_conv(Call& c) {
   return own_form(convolution(x, w, window_of(c, spatial_dims(x), kernel_of(w, 2), is_last, "dilations"), in), is_last);
 }
 
-/// Imports a product of two operands.
 Values plain(Call& c, Expr (*product)(Call&)) {
   c.expect_inputs(2, 2);
   return {product(c)};

@@ -173,7 +173,7 @@ Values segments(Call& c) {
   double first = fn == ScatterFn::mul ? 1 : 0;
   Expr start = full(c, x.dtype(), all, first);
   if (fn == ScatterFn::max || fn == ScatterFn::min) {
-    Expr none = full(c, x.dtype(), {0}, 0);  // a reduction of no elements gives the type's extreme
+    Expr none = full(c, x.dtype(), {0}, 0);  // reducing no elements gives the type's lowest or highest value
     start = broadcast(reduce(fn == ScatterFn::max ? ReduceFn::max : ReduceFn::min, none, {0}, false), all);
     if (is_float(x.dtype())) {
       double most = x.dtype() == DType::f32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
@@ -206,7 +206,7 @@ Values where(Call& c) {
   return {convert(transpose(nonzero(x), {1, 0}), c.output_type())};
 }
 
-/// Writes a block into x at a position given by input 2, moved so that the block fits.
+/// Writes a block into x at the position in input 2, which is clamped so that the block fits.
 Values dynamic_update_slice(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0), update = c.input(1), start = c.flat(2);
@@ -237,7 +237,7 @@ Values resize(Call& c, ResizeMode mode) {
   resizing.op.coordinates = is_aligned ? ResizeCoordinates::align_corners
                             : is_half  ? ResizeCoordinates::half_pixel
                                        : ResizeCoordinates::asymmetric;
-  // Rounds halves up with align_corners or half_pixel_centers; without both, positions are rounded down.
+  // Rounds to nearest (halves up) with align_corners or half_pixel_centers, else down.
   resizing.op.nearest = is_aligned || is_half ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
   resizing.set_sizes({1, 2}, size);
   return {resizing.result()};

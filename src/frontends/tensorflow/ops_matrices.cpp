@@ -26,7 +26,7 @@ Expr joined_axes(Expr x) {
   return reshape(x, dims);
 }
 
-/// Keeps `lower` diagonals below the main diagonal and `upper` above it; a negative number keeps all.
+/// Imports MatrixBandPart: keeps `lower` diagonals below the main diagonal and `upper` above it (negative: all).
 Values band_part(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = matrix(c, 0);

@@ -147,7 +147,7 @@ Expr resampled(Expr x, Expr rows, Expr columns) {
   y = matmul(columns, reshape(y, {d[0] * high, d[2], d[3]}));
   return reshape(y, {d[0], high, wide, d[3]});
 }
-/// Returns 0, 1 .. along axis `axis` of a matrix.
+/// Returns 0, 1, ..., size - 1 in f32 along axis `axis` of a matrix.
 Expr numbers_along(Call& c, const Dim& size, int64_t axis) { return along(iota(c, size, DType::f32), axis, 2); }
 
 /// Computes each element as the mean over its area in the picture; the border is repeated.

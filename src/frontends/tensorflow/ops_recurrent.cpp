@@ -85,8 +85,8 @@ void expect_floats(Call& c, std::initializer_list<size_t> states) {
   }
 }
 
-/// Imports one direction of an LSTM. Inputs: x, 4 weights of the input, 4 of the hidden state, 3 peepholes, 4 biases, a
-/// projection and its bias, the hidden state and the cell state, 4 factors of a normalisation.
+/// Imports one direction of an LSTM. Inputs: x, 4 weights for x, 4 for the hidden state, 3 peepholes, 4 biases, a
+/// projection and its bias, the hidden state and the cell state, 4 factors of a normalisation (refused).
 Values lstm(Call& c, bool has_steps) {
   c.expect_inputs(20, 24);
   expect_floats(c, {18, 19});

@@ -31,7 +31,7 @@ Values mean(Call& c) {
   return {convert(sum / scalar(c, count), x.dtype())};
 }
 
-/// Reduces bools: ReduceFn::max tells whether any element is true, ReduceFn::min whether all are.
+/// Reduces bools: ReduceFn::max is true if any element is, ReduceFn::min if all elements are.
 template <ReduceFn fn>
 Values truth(Call& c) {
   return {convert(reduced(c, fn, convert(c.input(0), DType::u8)), DType::boolean)};
@@ -62,7 +62,7 @@ Values top_k_op(Call& c) {
   return {found.values, convert(found.places, c.output_type(1))};
 }
 
-/// Computes whether fewer than k classes have a higher score than the target. False for a target that is no class, and
+/// Computes whether fewer than k classes have a higher score than the target. False for a target out of range, and
 /// for a row with an infinity or NaN.
 Values in_top_k(Call& c) {
   c.expect_inputs(3, 3);

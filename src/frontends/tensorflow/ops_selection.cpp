@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators whose result sizes depend on data, and operators on sparse tensors, which are given by
+// Imports operators with result sizes that depend on data, and operators on sparse tensors, which are given by
 // indices[n, rank], values[n] and the sizes of the dense tensor.
 #include "frontends/common/selection.h"
 
@@ -141,7 +141,7 @@ Values detections(Call& c) {
       number(c, DType::f32, std::nextafter(threshold, -std::numeric_limits<float>::infinity())), false);
   Expr score = gather_nd(judged, slice(chosen, 1, 1, 2));
   const Dim found = min(chosen.dims()[0], most);
-  chosen = gather(chosen, top_k(score, found, 0).places);  // sorts all classes by descending score
+  chosen = gather(chosen, top_k(score, found, 0).places);  // sorts the boxes of all classes by descending score
   Expr box = reshape(column(chosen, 2), {found});
   Expr kind = is_each ? reshape(column(chosen, 1), {found}) : reshape(gather(best.places, box), {found});
   auto result = [&](Expr rows) {
@@ -155,7 +155,7 @@ Values detections(Call& c) {
 
 // --- distinct values and counts --------------------------------------------------------------------------------------
 
-/// Returns the distinct values in the order of their first occurrence, the index of each element's value, and counts.
+/// Returns the distinct values by first occurrence, the index of each element's value, and (UniqueWithCounts) counts.
 Values unique_op(Call& c) {
   Expr x = c.input(0);
   if (x.rank() != 1) c.unsupported(cat("of ", x.value.shape(), " is not supported; of a vector it is"));
@@ -228,7 +228,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Gathers rows at the indices in input 1; divides a segment's sum by 1, its number n of rows, or sqrt(n) (`divisor`).
+/// Sums each segment of the rows at the indices in input 1; divides by 1, the segment's row count or its square root.
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
@@ -248,7 +248,7 @@ Values segment_extreme(Call& c) {
   Expr rows = c.input(0);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
-  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // changes no extreme
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // a neutral start value
   Dims dims = rows.dims();
   dims[0] = segments.count;
   Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);
@@ -272,7 +272,7 @@ Values sparse_reshape(Call& c) {
   return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
 }
 
-/// Adds one element in column 0, with the value of input 3, to each row of a sparse matrix that has no elements.
+/// Adds one element in column 0, with the value of input 3, to each empty row of a sparse matrix.
 Values sparse_fill_empty_rows(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(1, 1);

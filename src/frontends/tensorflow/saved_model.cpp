@@ -68,7 +68,7 @@ void read_signature(Wire wire, MetaGraph& meta) {
   }
   std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file's order is arbitrary
   std::ranges::sort(signature.outputs, {}, &GraphPort::name);
-  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // others only load variables
+  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // skips internal signatures
 }
 
 MetaGraph read_meta_graph(Wire wire) {

@@ -44,7 +44,7 @@ Found maker(const Place* place, std::string_view value) {
   return {};
 }
 
-/// Returns the integers from `start` to `limit` - 1; nothing for unknown operands, ends beyond 2^24 or other steps.
+/// Returns the integers from `start` to `limit` - 1; nothing if one is unknown or beyond +-2^24, or the step not 1.
 std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::optional<Tensor>& limit,
                                const std::optional<Tensor>& step) {
   std::vector<int64_t> numbers;
@@ -59,7 +59,7 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
   return make_tensor(start->dtype, {std::ssize(all)}, std::span<const int64_t>(all));
 }
 
-/// Returns a node's constant, or the result of Range or an integer Cast of constants, as in keys of vocabularies.
+/// Returns a node's constant, or the result of Range or an integer Cast of constants (the keys of some vocabularies).
 std::optional<Tensor> node_constant(const Place* place, std::string_view value, int64_t depth = 0) {
   constexpr int64_t most = 4;  // deeper chains of ranges and casts do not occur
   auto [own, node] = maker(place, value);

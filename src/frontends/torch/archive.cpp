@@ -114,7 +114,7 @@ void Archive::add_member(std::string_view entry, uint64_t size, uint64_t header)
   std::string what = cat("member '", printable(entry), "'");
   if (r.text(header, header_size, what).substr(0, 4) != header_mark)
     r.fail("E108", cat(what, " has no header at byte ", header));
-  // The local header's extra field pads for alignment, so its length differs from the directory's.
+  // The local header's extra field pads for alignment, so its length may differ from that of the directory's field.
   uint64_t begin = header + header_size + r.number<uint16_t>(header + 26, what) + r.number<uint16_t>(header + 28, what);
   r.text(begin, size, what);
   size_t folder = entry.find('/');

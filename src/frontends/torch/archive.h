@@ -8,7 +8,7 @@
 
 namespace weft::torch {
 
-/// Reads an uncompressed zip archive: members by name, without their common folder. Data stay in the mapped file.
+/// Reads an uncompressed zip archive: members by name, without the folder's name. Data stay in the mapped file.
 class Archive {
  public:
   /// Throws E103 (cut short) and E108 (damaged, or compressed).

@@ -105,8 +105,8 @@ struct ExportedProgram {
 bool is_exported_program(std::span<const std::byte> file);
 
 /// Reads a program of torch.export in place: weights stay in the file. In JSON text, parameters and buffers are user
-/// inputs. Throws E102 (archives that AOTInductor or torch before 2.8 wrote), E103 and E108 (cut, damaged), E107
-/// (pickled weights), E112 (a newer schema), E122 (inputs and outputs of other kinds), E146-E150 (invalid sizes, types
+/// inputs. Throws E102 (archives of AOTInductor, torch before 2.8, big-endian), E103 and E108 (cut, damaged), E107
+/// (pickled weights), E112 (another schema), E122 (inputs and outputs of other kinds), E146-E150 (invalid sizes, types
 /// or bytes of tensors) and E152 (nesting).
 ExportedProgram read_exported_program(Bytes file, const std::string& source);
 

@@ -46,7 +46,7 @@ const Operator* operator_of(const Node& node) {
   return functional ? find_operator(*functional) : nullptr;
 }
 
-/// Returns the innermost frame of a stack trace that is not torch's own: "model.py:10: y = self.conv(x)".
+/// Returns the innermost frame outside torch in a stack trace: "model.py:10: y = self.conv(x)".
 std::string user_line(std::string_view trace) {
   std::string found;
   std::vector<std::string_view> lines = split(trace, '\n');
@@ -259,7 +259,7 @@ void Importer::bind_inputs() {
     for (const Dim& size : type_of(meta->second).shape.dims)
       size.visit_symbols([&](const Symbol& symbol) { known_sizes_.insert(symbol.name); });
   }
-  for (bool is_user : {true, false}) {  // inputs that a caller must give come first
+  for (bool is_user : {true, false}) {  // first the inputs that callers must give
     for (size_t i = 0; i < exported_.inputs.size(); ++i)
       if ((exported_.inputs[i].kind == Input::Kind::user) == is_user)
         bind_input(exported_.inputs[i], exported_.graph.inputs[i]);
@@ -542,7 +542,7 @@ void Importer::write(const Call& c, Entry& entry, Value value) {
   entry.binding.tensor = value;
 }
 
-/// Translates the in-place operator `x_`: runs `x` and writes its result to the first argument.
+/// Translates an in-place operator such as add_: runs add and writes the result to the first argument.
 void Importer::mutate(Call& c) {
   const Argument& self = c.node().inputs.empty() ? Argument{} : c.node().inputs[0].value;
   if (self.kind != Argument::Kind::tensor || self.is_list) c.unsupported("writes to a value that is not a tensor");

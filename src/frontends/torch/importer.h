@@ -40,7 +40,7 @@ class Importer {
   const Binding& read(const Call& c, const std::string& name);
   /// Translates the body of a higher-order operator with these inputs into the current module; returns its outputs.
   Values inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs);
-  /// Requires a relation between sizes: checked now, or in each run.
+  /// Requires a relation between sizes: checks it now if it can be decided, else in each run (a guard).
   void require(const Relation& relation, std::string_view what);
   /// True if the exported strides of an argument's tensor are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
@@ -51,8 +51,8 @@ class Importer {
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
   /// Returns a number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }
-  /// Returns a real operand, or the part of a complex operand that by_parts is computing (the imaginary part of a real
-  /// float is 0). E122 if the operand is complex and the operator does not support complex numbers.
+  /// Returns an operand; within by_parts, its real or imaginary part (0 for the imaginary part of a real float).
+  /// E122 for a complex operand outside of by_parts.
   Value part_of(const Call& c, const Binding& bound) const;
   /// Returns the declared type of tensor result `i` of a node, if there is one.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
@@ -64,7 +64,7 @@ class Importer {
   void check_operators(const Graph& graph);
   /// Returns the names that the nodes of a graph read, and the names of its results.
   const std::set<std::string>& read_in(const Graph& graph);
-  /// True if Weft lacks an operator that writes in place or has a result that is read.
+  /// True if Weft lacks the operator of a node that writes in place, has no results, or has a result that is read.
   bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);
@@ -94,11 +94,11 @@ class Importer {
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
   int64_t streams_ = 0;
-  std::optional<int64_t> part_ = {};   // set by by_parts: operators read real (0) or imaginary (1) parts
+  std::optional<int64_t> part_ = {};   // set by by_parts: 0 for real parts, 1 for imaginary parts
   std::set<std::string> known_sizes_;  // symbols in the sizes of tensor inputs
   std::unordered_map<std::string, std::string> state_names_;  // tensor inputs: graph's name -> model's
   std::set<std::string> result_names_;
-  std::unordered_map<const Graph*, std::set<std::string>> read_;  // names that nodes or results read
+  std::unordered_map<const Graph*, std::set<std::string>> read_;  // names read by nodes, and names of results
 };
 
 /// Returns the function for an overload; null if there is none.

@@ -162,7 +162,7 @@ Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool herm
   return one(normalized(part(transformed(z, axis, lines.sizes[last], Way::inverse, true), 0), count, mode));
 }
 
-/// Imports the operators to which torch lowers torch.fft (_fft_c2c and others); the normalisation is a number.
+/// Imports the operators to which torch lowers torch.fft (_fft_c2c and others), with the normalisation as a number.
 Values lowered_fourier(Call& c, Form form) {
   Expr z = pairs_of(c);
   std::vector<int64_t> axes = c.integers("dim");

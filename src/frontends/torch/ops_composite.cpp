@@ -300,8 +300,8 @@ Values bilinear(Call& c) {
   return one(reshape(y, dims));
 }
 
-/// Returns the areas of trapezoids between neighbours along an axis, and the axis. `x` has the positions of samples;
-/// else `dx` is their distance.
+/// Returns the areas of trapezoids between neighbours along an axis, and the axis. Argument `x` gives the positions of
+/// samples; without `x`, `dx` is their distance.
 std::pair<Expr, int64_t> areas(Call& c) {
   Expr y = c.tensor("y");
   int64_t axis = c.axis_of("dim", y.rank(), -1);

@@ -69,7 +69,6 @@ Expr computed(Call& c, Fn fn, std::span<const Operand> operands) {
   return frontend::apply(fn, c, as_type(c, operands, type));
 }
 
-/// Imports an operator of elementwise.def.
 template <Fn fn>
 Values plain(Call& c) {
   std::vector<Operand> operands = {c.operand("self")};

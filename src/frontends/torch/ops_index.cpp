@@ -134,7 +134,7 @@ Values reduce_slices(Call& c) {
 
 // ---- Indexing by several tensors ----
 
-/// x with the axes that are indexed by tensors moved to the front, and the indices as one tensor of coordinates.
+/// An indexing by tensors: x with its indexed axes first, and the indices as one tensor of coordinates.
 struct Coordinates {
   Expr x;                      ///< indexed axes first
   std::vector<int64_t> order;  ///< the permutation that moved x's axes
@@ -270,7 +270,7 @@ Values embedding_bag(Call& c) {
   Dim bags = starts.dims()[0] - Dim(c.flag("include_last_offset") ? 1 : 0), count = index.dims()[0];
   Expr place = reshape(iota(c, count), {count, 1});
   starts = convert(starts, DType::i64);
-  std::optional<Expr> is_in;  // elements after the last offset are in no bag
+  std::optional<Expr> is_in;  // elements after the last offset are in no bag (include_last_offset)
   if (c.flag("include_last_offset")) is_in = place < reshape(slice(starts, 0, bags, 1), {1, 1});
   starts = slice(starts, 0, 0, bags);
   Expr bag = reduce(ReduceFn::sum, convert(starts <= place, DType::i64), {1}, false) - 1;

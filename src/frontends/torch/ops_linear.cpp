@@ -37,7 +37,7 @@ Values inverse(Call& c) {
   return {frontend::inverse(x), no_errors(x)};
 }
 
-/// Solves a x = b (x a = b unless `left`). b has vectors if it has one axis or a's sizes but the last, else matrices.
+/// Solves a x = b (x a = b unless `left`). b holds vectors if it has one axis or the sizes of a without the last.
 Value solve(Call& c) {
   Expr a = c.tensor("A"), b = c.tensor("B");
   c.ignore({"check_errors"});

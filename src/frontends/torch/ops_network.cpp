@@ -186,7 +186,7 @@ Values max_pool_gradient(Call& c) {
   return one(reshape(frontend::scatter_elements(none, planes(places), planes(gradient), 1, ScatterFn::add), x.dims()));
 }
 
-/// Imports average pooling. With divisor_override the result is the sum of the zero-padded window / divisor.
+/// Imports average pooling. With divisor_override, divides the sum of each zero-padded window by that number.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad", true)};
@@ -303,7 +303,7 @@ Values adaptive_max(Call& c, size_t axes) {
   return {unbatched(reshape(values, dims), is_added), unbatched(reshape(where, dims), is_added)};
 }
 
-/// Adds columns back to the windows of a picture that they were copied from.
+/// Adds each column to the window of the picture from which it was copied.
 Values columns_to_image(Call& c) {
   Expr x = c.tensor("self");
   Window window{.kernel = per_axis(c, "kernel_size", 2, 1, 1),
@@ -433,7 +433,7 @@ Values batch_norm(Call& c) {
     c.unsupported("in training, with running statistics, is not supported: export the model in eval mode");
   double epsilon = c.number("eps", 1e-5);
   if (!has_statistics) return by_batch(c, x, epsilon);
-  Expr none = frontend::full(c, DType::f32, {0}, 0);  // statistics of the batch, used in training only
+  Expr none = frontend::full(c, DType::f32, {0}, 0);  // no statistics of the batch: only training uses them
   return {batch_normalised(c, x, epsilon), none, none};
 }
 

@@ -68,7 +68,7 @@ Values median(Call& c, bool without_nan) {
   return at_rank(c, line, without_nan ? middle : select(equal(numbers, size), middle, numbers));
 }
 
-/// Returns the quantile q, at `rank` = q * (size - 1), interpolated between two neighbours as `interpolation` says.
+/// Returns the element at the fractional index `rank`, interpolated between two neighbours by argument `interpolation`.
 Expr between(Call& c, Expr sorted, Expr rank, int64_t axis) {
   std::string how = c.text("interpolation", "linear");
   Expr low = floor(rank), high = ceil(rank);
@@ -130,8 +130,8 @@ Values running_extreme(Call& c, ReduceFn fn) {
 
 // ---- Sorted sequences ----
 
-/// Counts the elements of a sequence that come before each value: those less, or with `right` not greater. NaN comes
-/// after all numbers.
+/// Counts the elements of a sequence that are less than each value or, with `right`, not greater. NaN counts as
+/// greater than all numbers.
 Expr insertion_places(Call& c, Expr sequence, Expr values, bool right) {
   Dims row = sequence.dims();
   if (sequence.rank() > 1) row.insert(row.end() - 1, 1);

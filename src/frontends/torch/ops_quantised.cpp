@@ -81,7 +81,7 @@ std::array<Expr, 2> symmetric(ObservedRange of, const Bounds& steps, double epsi
   Expr scale = max(most / ((steps.high - steps.low) / 2), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
 }
-/// Returns the smallest scale that clips neither end of the range (torchao's SYMMETRIC_NO_CLIPPING_ERR).
+/// Returns the smallest scale that clips neither end of the range, and the zero point (SYMMETRIC_NO_CLIPPING_ERR).
 std::array<Expr, 2> unclipped(ObservedRange of, const Bounds& steps, double epsilon) {
   Expr scale = max(max(min(of.low, 0) / steps.low, max(of.high, 0) / steps.high), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};

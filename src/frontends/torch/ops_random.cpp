@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports random operators. Results have torch's distributions, but other values than torch's, new ones in each run.
+// Imports random operators. Results have torch's distributions but not torch's values; each run draws new ones.
 #include "frontends/common/random.h"
 #include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
@@ -68,9 +68,9 @@ Values multinomial(Call& c) {
       reshape((c.flag("replacement") ? frontend::drawn : frontend::drawn_once)(source(c), shares, dims.back()), dims));
 }
 
-/// Imports dropout: the result, and a mask of the kept elements. Outside of training, or with p = 0, it keeps all.
+/// Imports dropout: the result, and a mask of the kept elements. Outside of training, or with p = 0, keeps all.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
-  Expr x = c.tensor(c.has("self") ? "self" : "input");  // the in-place form says self
+  Expr x = c.tensor(c.has("self") ? "self" : "input");  // "self" in the in-place form
   double share = c.number("p", 0.5);
   if (!c.flag("train", trains) || share == 0) return {x.value, frontend::full(c, DType::boolean, x.dims(), 1)};
   Dims dims = x.dims();

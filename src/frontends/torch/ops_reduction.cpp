@@ -100,7 +100,7 @@ Dim elements_along(Expr x, const std::vector<int64_t>& axes) {
   return count;
 }
 
-/// Computes the variance (divided by the count less `correction`) and the mean, in f32 or wider.
+/// Returns the variance (squared deviations / (count - correction)) and the mean, both computed in f32 or wider.
 std::pair<Expr, Expr> spread(Call& c) {
   Expr x = c.tensor("self");
   DType type = x.dtype(), wide = wide_of(type);

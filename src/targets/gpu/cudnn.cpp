@@ -155,7 +155,7 @@ class Descriptor {
     library_.check(library_.calls.finalize(get()), "describe a convolution");
     return std::move(*this);
   }
-  /// Reads as many values as the library has, up to the size of the buffer.
+  /// Reads an attribute's values, at most `room` of them.
   template <class T>
   std::vector<T> list(Name name, Type type, size_t room) const {
     std::vector<T> values(room);
@@ -213,7 +213,7 @@ class Operations {
   Handle operand(DType type, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
     return tensor(type, sizes, strides, false);
   }
-  /// Creates the result of an operation: y, or the f32 input of the next operation.
+  /// Creates the result of an operation: y for the last one, else a virtual f32 tensor for the next operation.
   Handle result(bool is_last) {
     return tensor(is_last ? convolution_.type : DType::f32, shape_.y, shape_.y_strides, !is_last);
   }
@@ -353,7 +353,7 @@ class CudnnConvolution final : public LibraryWork {
     Descriptor plan(library_, Kind::plan);
     plan.set(Name::execution_plan_handle, Type::handle, handle_->object.get())
         .set(Name::execution_plan_engine_config, configuration);
-    if (library_.calls.finalize(plan.get()) != 0) return false;  // proposed, but it does not support this graph
+    if (library_.calls.finalize(plan.get()) != 0) return false;  // the heuristics may propose unsupported plans
     auto workspace = plan.list<int64_t>(Name::execution_plan_workspace_size, Type::int64, 1);
     if (workspace.empty() || workspace[0] > library_workspace) return false;
     plan_.emplace(std::move(plan));

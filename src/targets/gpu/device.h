@@ -87,7 +87,7 @@ class Owned {
 class Memory {
  public:
   Memory() = default;
-  /// Allocates from the driver, or from the embedder's allocator (memory of this device; E401 if it has none).
+  /// Allocates from the driver, or from the embedder's allocator of memory of this device (E401 if that has none).
   Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostAllocator& allocator = {});
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
@@ -114,7 +114,7 @@ class PinnedMemory {
 class Module {
  public:
   Module() = default;
-  /// Throws E602 with the driver's message if it refuses the image.
+  /// Throws E602 with the driver's message if the driver refuses the image.
   Module(const std::shared_ptr<Device>& device, std::span<const std::byte> image, const std::string& name);
   /// Finds a kernel by name. Launches may use up to `shared_bytes` of dynamic shared memory.
   Handle function(const std::string& name, int shared_bytes = 0) const;

@@ -120,7 +120,7 @@ class Driver {
   static void** slot(F& function) {
     return reinterpret_cast<void**>(&function);
   }
-  /// Returns the driver's text for an error (which may be null) with its number, for error_text.
+  /// Returns `text`, the driver's text for an error (may be null), followed by the error's number.
   static std::string numbered(const char* text, int error);
 
   DriverCalls calls_;

@@ -98,7 +98,7 @@ const Known* find_known(std::string_view candidate) {
   return found == std::end(known) ? nullptr : found;
 }
 
-/// Returns the bytes of the largest operand.
+/// Returns the size of the largest operand in bytes.
 int64_t largest_operand(const LibraryCall& call) {
   if (const auto* p = std::get_if<LibraryProduct>(&call.work)) {
     int64_t a = p->batch * p->a_batch + p->m * p->a_row, b = p->batch * p->b_batch + p->n * p->b_row;
@@ -176,7 +176,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
 
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) {
-  constexpr size_t most = 4096;  // a full table is cleared; users keep their works alive
+  constexpr size_t most = 4096;  // a full table is cleared; works in use stay alive (shared_ptr)
   struct Kept {
     std::shared_ptr<const LibraryWork> work;
     std::optional<ErrorInfo> refused;

@@ -11,8 +11,8 @@ namespace {
 /// Enumerators that differ between the two libraries.
 struct Numbers {
   int compute_f32, transpose, no_transpose;
-  int attribute_transpose_a, attribute_transpose_b;   // of a product
-  int attribute_batch_count, attribute_batch_stride;  // of a matrix
+  int attribute_transpose_a, attribute_transpose_b;   // attributes of a product
+  int attribute_batch_count, attribute_batch_stride;  // attributes of a matrix layout
 };
 constexpr Numbers cuda_numbers{68, 1, 0, 3, 4, 5, 6}, hip_numbers{2, 112, 111, 0, 1, 0, 1};
 constexpr int preference_workspace = 1;  // the same number in both libraries
@@ -109,7 +109,7 @@ LibraryObject product_description(const ProductLibrary& library) {
   return made;
 }
 
-/// A product. The library is column-major: it sees our D = A B' as D' = B A', so B comes first, transposed.
+/// A product. The library is column-major: it sees our D = A B^T as D^T = B A^T, so B comes first, transposed.
 class Product final : public LibraryWork {
  public:
   Product(const ProductLibrary& from, const LibraryProduct& p)
