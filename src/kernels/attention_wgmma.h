@@ -325,7 +325,7 @@ struct AttentionBlock {
   static constexpr int gates_at = ring_bytes + rows * D * 2, sums_at = gates_at + attention_gate_bytes;
   u32 ring, queries;
   RingGates<tiles> gates;
-  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: their number
+  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this cluster; apart: number of clusters
   template <class L>
   WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
       : ring(shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared)),
@@ -355,9 +355,9 @@ struct AttentionBlock {
     WEFT_UNROLL for (int i = 0; i < 3; i++) words_of(slot)[i] = words.v[i];
   }
   static WEFT_INLINE int next(int slot) { return slot == 2 ? 0 : slot + 1; }
-  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 32 MiB of L2 form a section, in
-  /// which pieces of later rows come first: with a causal mask they see more keys. Every second round goes backwards,
-  /// and the incomplete rounds at the ends of sections begin at different blocks, so that blocks have about equal work.
+  /// Calls `work(task)` for this block's tasks. A section is as many key-value heads as fit 32 MiB of L2, at least two
+  /// rounds. Its later rows come first: with a causal mask they see more keys. Every second round goes backwards, and
+  /// the incomplete rounds at the ends of sections begin at different blocks, so that blocks have about equal work.
   template <class KeysOf, class Work>
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
     constexpr i64 cache = 32 << 20;

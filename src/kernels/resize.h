@@ -143,7 +143,7 @@ WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset, ResizeTaps<Acc>
   return sum;
 }
 
-/// True if the coordinate lies outside along any axis, so that the result is the extrapolation value.
+/// True if the coordinate lies outside the operand along any axis, so that the result is the extrapolation value.
 template <class... Axes>
 WEFT_INLINE bool resize_outside(Axes... axes) {
   return ((axes.count() < 0) || ... || false);

@@ -82,7 +82,7 @@ class Lowering {
   /// begins at a multiple of `align` elements.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                int64_t align = 1);
-  /// Copies the value's own view in the same way, but copies an element once that a broadcast repeats.
+  /// Copies the value's view as copy_of does, but without the repetitions of a broadcast.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }

@@ -107,7 +107,7 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
   int deepest = is_doubled ? 3 : is_long ? 8 : 5;
   for (shape.stages = deepest; shape.stages > 3 && shared() > (is_long ? most : half);) --shape.stages;
   shape.shared_bytes = shared();
-  // A short product of more tasks than compute units has a block for each task: no unit waits for one with two tasks.
+  // A short product of up to two tasks per compute unit has one block per task, so no block runs two tasks.
   bool is_apart = !is_long && shared() <= half && typical_size(all) <= int64_t{2} * lowering.compute_units();
   shape.blocks = min(all, max(Dim(lowering.compute_units() * (is_doubled || is_apart ? 2 : 1)), groups));
   return shape;

@@ -137,7 +137,7 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
                        .reason = "few rows: read B once, on the matrix unit"};
 }
 
-/// Returns the gemv kernel for up to four rows of direct operands, bound by reading B; nothing for other products.
+/// Returns the gemv kernel for up to four rows of direct operands; nothing for other products.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1,
                                          bool normed = false) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
