@@ -240,9 +240,9 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 i completes when tile i is loaded, `empty` + 8 i
-/// when all waves have read tile i, `read` when all waves have read the queries and the task, and `ready` when
-/// the loader has written the task.
+/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 * i completes when tile i is loaded, `empty` + 8
+/// * i when all waves have read tile i, `read` when all waves have read the queries and the task, and `ready` when the
+/// loader has written the task.
 template <int Slots>
 struct RingGates {
   static constexpr int bytes = 16 * Slots + 16;

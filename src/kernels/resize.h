@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Resizing (nearest, linear, cubic). For each axis a table, made once for given sizes, lists the operand elements
-/// (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. The rounding
-/// of coordinates is the same as in ops/resize.cpp.
+/// Resizing (nearest, linear, cubic). For each resized axis, a table, made once for given sizes, lists the operand
+/// elements (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. The
+/// rounding of coordinates is the same as in ops/resize.cpp.
 #include "pointwise.h"
 
 namespace weft::kernel {

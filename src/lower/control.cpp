@@ -220,7 +220,7 @@ class LoopLowering {
       }
     }
     lowering_.set_sizes(std::move(settings), lowering_.guards().after(i_), swaps_);
-    if (lowering_.plan().steps.back().is<JumpStep>())  // lifetimes of a loop's buffers end at the step after it
+    if (lowering_.plan().steps.back().is<JumpStep>())  // lifetimes of a loop's buffers end at the step after the loop
       lowering_.add_control({.action = SizesStep{}, .reason = "the loop is left"});
   }
 

@@ -97,8 +97,8 @@ TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// True if k may be split: `sizes` are constant and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
-/// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, or of the wider accumulator type of integers
-/// and f64. A second kernel adds them in order and computes the epilogue. A library's product has one part.
+/// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, of i32 for integers, or of f64. A second
+/// kernel adds them in order and computes the epilogue. A library's product has one part.
 struct SplitKSums {
   View view;
   DType type;
