@@ -3,10 +3,10 @@
 /// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. Each warp group computes 64
 /// queries. The warp groups share the keys and values, which one more warp group, the loader, copies with cp.async to a
 /// ring in shared memory. While the threads compute the softmax weights of a step, the matrix unit multiplies the
-/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). The step before the first step
-/// of a task is the last one of the task before. So the ring holds tiles in the order keys of step 0, values of the
-/// step before, keys of step 1, values of step 0, and so on. With few queries, `Split` blocks of a cluster share the
-/// keys, and their results are combined in a fixed order.
+/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). Before the first step of a task
+/// comes the last step of the previous task. So the ring holds tiles in the order keys of step 0, values of the step
+/// before, keys of step 1, values of step 0, and so on. With few queries, `Split` blocks of a cluster share the keys,
+/// and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -355,9 +355,9 @@ struct AttentionBlock {
     WEFT_UNROLL for (int i = 0; i < 3; i++) words_of(slot)[i] = words.v[i];
   }
   static WEFT_INLINE int next(int slot) { return slot == 2 ? 0 : slot + 1; }
-  /// Calls `work(task)` for this block's tasks. A section is as many key-value heads as fit 32 MiB of L2, at least two
-  /// rounds. Its later rows come first: with a causal mask they see more keys. Every second round goes backwards, and
-  /// the incomplete rounds at the ends of sections begin at different blocks, so that blocks have about equal work.
+  /// Calls `work(task)` for this block's tasks. A round has one task per block. A section is as many key-value heads as
+  /// fit 32 MiB of L2, at least two rounds. Its later rows come first: with a causal mask they see more keys. Every
+  /// second round goes backwards, and incomplete last rounds of sections begin at different blocks, to balance work.
   template <class KeysOf, class Work>
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
     constexpr i64 cache = 32 << 20;

@@ -117,8 +117,8 @@ struct ProductKernel {
   TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
-/// Returns the GEMV on NVIDIA's matrix unit; nothing if that kernel cannot compute the product: normed rows must fit in
-/// registers.
+/// Returns the GEMV on NVIDIA's matrix unit; nothing if this kernel cannot compute the product, for example if normed
+/// rows do not fit in registers.
 std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
   constexpr int64_t least_k = 512, most_normed = 32;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
