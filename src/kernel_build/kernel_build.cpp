@@ -219,10 +219,10 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-/// The sources, followed by the shared parts that they request in lines WEFT_SHARED_PART("header", class).
+/// The kernels' sources, then those of the classes that they request by WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // for a kernel, its own index; for a part, the index of the first kernel that requests it
+  std::vector<size_t> asker;  // for a kernel, its own index; for a class, that of the first kernel that requests it
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
@@ -363,7 +363,7 @@ struct WatchedBuild {
     changed.notify_all();
   }
 
-  /// Waits until the build is done. If `watch` is over before that, sets `given_up` and returns.
+  /// Waits until the build is done. If `watch` ends the work first, sets `given_up` and returns.
   void wait(Watch& watch) {
     constexpr std::chrono::milliseconds between_looks{10};
     std::unique_lock lock(mutex);

@@ -48,8 +48,8 @@ BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& ch
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
-/// Compiles kernels and their shared parts for a pack (kernel_build/kernel_pack.h). The target is plain_chip(chip),
-/// without the features that no kernel tests. Leaves out refused kernels. Does not read `options.pack`.
+/// Compiles kernels and the classes that they share for a pack (kernel_pack.h). The target is plain_chip(chip), without
+/// the features that no kernel tests. Leaves out refused kernels. Does not read `options.pack`.
 std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
                                       const BuildOptions& options = {});
 

@@ -64,7 +64,7 @@ std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   return Bytes(std::move(data));
 }
 
-/// Sets the modification time, which is the time of the last use. Does so at most once an hour to save writes.
+/// Sets the modification time, which is the time of the last use; at most once an hour, to save writes.
 void touch(int fd) {
   struct stat info{};
   if (::fstat(fd, &info) == 0 && info.st_mtime + hour < ::time(nullptr)) ::futimens(fd, nullptr);

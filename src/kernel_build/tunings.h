@@ -41,8 +41,8 @@ class TuningStore {
   void put(std::span<const Tuning> tunings);
   /// Returns all tunings, ordered by chip, library, problem and nanoseconds.
   std::vector<Tuning> all() const;
-  /// Returns the tunings of a chip and a build of the kernel library. If `chip` names no model, returns the tunings of
-  /// the model with the most entries.
+  /// Returns the tunings of a chip and a build of the kernel library. If `chip` has no device name, returns the tunings
+  /// of the device with the most entries.
   std::vector<Tuning> known_for(const std::string& chip, const std::string& library) const;
   /// Removes all tunings; returns how many.
   int64_t clear();

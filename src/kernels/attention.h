@@ -3,8 +3,8 @@
 /// Attention, softmax(score(q k^T)) v, by online softmax, so that only one block of the scores exists at a time. Keys
 /// come in blocks; each query row keeps its maximum and sum, and rescales earlier results when the maximum grows.
 ///
-/// CPU: the products q k^T and weights by v run on the kernel of micro.h; keys and values of a block are packed to
-/// scratch as words of four bytes, which all query heads of a key-value head share. Any type and strides cost little.
+/// CPU: both products (q k^T, and softmax weights times v) run on the kernel of micro.h. Keys and values of a block are
+/// packed to scratch as words of four bytes, and all query heads of a key-value head share them.
 #include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"
@@ -116,8 +116,8 @@ struct SeenRows : TileRows<Mac, tile> {
   WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, tasks::gemm_units(seen, Mac::group)) : all; }
 };
 
-/// Returns e^x for x <= 0 (and NaN), but 0 instead of a denormal. The product x * log2(e) is rounded once. This error
-/// is at most 2^-24 of the row's largest weight, which is 1.
+/// Returns e^x for x <= 0 (and NaN), but 0 instead of a denormal. The product x * log2(e) is rounded once, which causes
+/// an error of at most 2^-24 of the row's largest weight, 1.
 template <class V>
 WEFT_INLINE V quick_exp_not_above_0(V x) {
   const V y = x * constant<V>(1.44269504088896340736);

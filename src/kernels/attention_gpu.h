@@ -123,7 +123,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The end of the keys of the block's rows: the end for the last row of a head, because ends rise with the query.
+    // The end of the keys that the block's rows see. Ends rise with the query, so the last row of each head decides.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// attention_few.h for up to eight rows of 16-bit floats on NVIDIA's matrix unit. Its loop is a sixth of the
-/// instructions: a launch for a short cache takes as long as its code takes to be read.
+/// attention_few.h for up to eight rows of 16-bit floats on NVIDIA's matrix unit. Its loop has a sixth of the
+/// instructions, which matters for short caches, where reading the code takes the most time.
 
 #include "attention_few.h"
 #include "matrix_core.h"
@@ -9,15 +9,15 @@
 #ifdef WEFT_MMA
 namespace weft::kernel {
 
-/// 16 keys and values of a wave, as they are loaded. Lane l holds of keys l / 4 and l / 4 + 8 the pieces of 8 elements
-/// l % 4, l % 4 + 4, ..; and of values 2 (l % 4), 2 (l % 4) + 1 and the same + 8 the pieces l / 4, l / 4 + 8, ...
+/// 16 keys and values of a wave, in pieces of 8 elements. With g = l / 4 and t = l % 4, lane l holds pieces t, t + 4,
+/// ... of keys g and g + 8, and pieces g, g + 8, ... of values 2 * t, 2 * t + 1, 2 * t + 8 and 2 * t + 9.
 template <int D>
 struct MmaKeys {
   Vec<u32, 4> k[2][D / 32], v[4][D / 64];
 };
 
-/// Does what attention_few does. T is f16 or bf16, D is 64 or 128, `Rows` is at most 8. Scores and sums are f32; weights
-/// are rounded to T before they are multiplied by the values.
+/// Computes attention as attention_few does. T is f16 or bf16, D is 64 or 128, `Rows` is at most 8. Scores and sums are
+/// f32; weights are rounded to T before they are multiplied by the values.
 template <class T, int D, int Rows, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
           class Store>
 WEFT_INLINE void attention_mma(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
@@ -41,7 +41,7 @@ WEFT_INLINE void attention_mma(const L& launch, const AttentionSizes& z, P q, P 
     const i64 head = kv_head * group + in_group;
     const KeyRange range = keys_of(batch, head, query);
     const int begin = int(range.begin), end = int(least(range.end, z.keys));
-    int first = begin, past = end;  // of all rows
+    int first = begin, past = end;  // below: the minimum and maximum over all rows
     WEFT_UNROLL for (int mask = 4; mask < wave_size; mask *= 2) {
       first = int(least(first, shuffle_xor(first, mask))), past = int(most(past, shuffle_xor(past, mask)));
     }
@@ -66,7 +66,7 @@ WEFT_INLINE void attention_mma(const L& launch, const AttentionSizes& z, P q, P 
     Vec<u32, 4> row[D / 32];
     WEFT_UNROLL for (int c = 0; c < D / 32; c++) row[c] =
         load_piece(q + batch * z.q[0] + head * z.q[1] + query * z.q[2], c * 4 + t, z.d, true);
-    f32 top = lowest, sum = 0, out[D / 8][4] = {};  // lane l: row l / 4; `sum` is that of the lane's keys
+    f32 top = lowest, sum = 0, out[D / 8][4] = {};  // lane l: row l / 4; `sum`: over the lane's keys only
     if (wave == 0 && rank == 0) top = range.sink, sum = t == 0 ? range.first_sum() : 0;
     WEFT_NO_UNROLL for (; base < stop; base += at_once) {
       const auto next = fetch(base + at_once);

@@ -3,10 +3,10 @@
 /// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. Each warp group computes 64
 /// queries. The warp groups share the keys and values, which one more warp group, the loader, copies with cp.async to a
 /// ring in shared memory. While the threads compute the softmax weights of a step, the matrix unit multiplies the
-/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). The step before the first step
-/// of a task is the last one of the task before. So the ring holds tiles in the order keys of step 0, values of the
-/// step before, keys of step 1, values of step 0, and so on. With few queries, `Split` blocks of a cluster share the
-/// keys, and their results are combined in a fixed order.
+/// weights and values of the step before (after Shah et al., "FlashAttention-3", 2024). Before the first step of a task
+/// comes the last step of the previous task. So the ring holds tiles in the order keys of step 0, values of the step
+/// before, keys of step 1, values of step 0, and so on. With few queries, `Split` blocks of a cluster share the keys,
+/// and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -240,9 +240,9 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 i completes when tile i is loaded, `empty` + 8 i
-/// when all waves have read tile i, `read` when all waves have read the queries and the task, and `ready` when
-/// the loader has written the task.
+/// The mbarriers of a ring in shared memory, as addresses: `full` + 8 * i completes when tile i is loaded, `empty` + 8
+/// * i when all waves have read tile i, `read` when all waves have read the queries and the task, and `ready` when the
+/// loader has written the task.
 template <int Slots>
 struct RingGates {
   static constexpr int bytes = 16 * Slots + 16;
@@ -325,7 +325,7 @@ struct AttentionBlock {
   static constexpr int gates_at = ring_bytes + rows * D * 2, sums_at = gates_at + attention_gate_bytes;
   u32 ring, queries;
   RingGates<tiles> gates;
-  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this block or cluster; apart: their number
+  u32 pieces, me, apart;  // pieces: row blocks of a key-value head; me: this cluster; apart: number of clusters
   template <class L>
   WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
       : ring(shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared)),
@@ -355,9 +355,9 @@ struct AttentionBlock {
     WEFT_UNROLL for (int i = 0; i < 3; i++) words_of(slot)[i] = words.v[i];
   }
   static WEFT_INLINE int next(int slot) { return slot == 2 ? 0 : slot + 1; }
-  /// Calls `work(task)` for this block's tasks. The heads whose keys and values fit 32 MiB of L2 form a section, in
-  /// which pieces of later rows come first: with a causal mask they see more keys. Every second round goes backwards,
-  /// and the incomplete rounds at the ends of sections begin at different blocks, so that blocks have about equal work.
+  /// Calls `work(task)` for this block's tasks. A round has one task per block. A section is as many key-value heads as
+  /// fit 32 MiB of L2, at least two rounds. Its later rows come first: with a causal mask they see more keys. Every
+  /// second round goes backwards, and incomplete last rounds of sections begin at different blocks, to balance work.
   template <class KeysOf, class Work>
   WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
     constexpr i64 cache = 32 << 20;

@@ -4,9 +4,9 @@
 /// sum_k x[m, k] * (w[n, k] - zero[n, k / block]) * scale[n, k / block]. Weights stay packed in memory and are unpacked
 /// in registers, so the product of one row takes only the time to read the weights.
 ///
-/// Two forms: rows of f32 (`FloatRows`), and rows of 8 bits with a scale for each block (`ByteRows`, written by
-/// `quantize_rows`), whose products are exact integers. The order in which an element of y is summed depends neither on
-/// the number of rows nor on how tasks are split.
+/// Rows of x have two forms: rows of f32 (`FloatRows`), and rows of 8 bits with a scale for each block (`ByteRows`,
+/// written by `quantize_rows`), whose products are exact integers. The order in which an element of y is summed depends
+/// neither on the number of rows nor on how tasks are split.
 ///
 /// Packed weights: groups of `block_panels` panels of block_lanes columns. A group is a list of blocks. A block is its
 /// words [word][panel][column] of 32 / Bits weights each, then scales [panel][column] in f32, then zero points
@@ -30,7 +30,7 @@ struct BlockDotSizes {
   constexpr i64 blocks() const { return tasks::ceil_div(k, block); }
 };
 
-/// Layout of a block of a group: words of a column, byte offsets of scales and of zero points, and size in bytes.
+/// Layout of a block of a group: words per column, byte offsets of scales and of zero points, and size in bytes.
 template <int Bits>
 struct PackedBlock {
   i64 words, scales, zeros, bytes;

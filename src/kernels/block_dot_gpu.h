@@ -35,8 +35,8 @@ struct BlockWeights {
   }
 };
 
-/// Returns weight `i` of a word times 2^(Bits * (i % part)), exactly: puts its bits into the low mantissa bits of the
-/// f32 2^23, then subtracts 2^23.
+/// Returns weight `i` of a word times 2^(Bits * (i % part)), exactly, with part = 16 / Bits: puts its bits into the low
+/// mantissa bits of the f32 2^23, then subtracts 2^23.
 template <int Bits>
 WEFT_INLINE f32 weight_in_place(u32 word, int i) {
   constexpr int part = 16 / Bits;
@@ -138,7 +138,7 @@ template <class T>
 WEFT_INLINE u32 pair_of(f32 x) {
   return u32(__builtin_bit_cast(u16, convert<T>(x))) * 0x10001u;
 }
-/// Returns (word & Mask) | base. ptxas makes two instructions of that expression, since both operands are constants.
+/// Returns (word & Mask) | base. ptxas would make two instructions of this expression if Mask and base are constants.
 template <u32 Mask>
 WEFT_INLINE u32 masked_or(u32 word, u32 base) {
   u32 bits;

@@ -47,8 +47,8 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
 }
 
 /// Does non-maximum suppression. A row is a class of an image: boxes [rows / classes, n, 4], scores [rows, n]. Writes
-/// the indices of the kept boxes to out [rows, most], and -1 after them. Drops boxes with a score of at most
-/// `least`, and boxes that overlap a kept box by more than `greatest`. Tasks: rows; scratch: 16 n bytes.
+/// the indices of the kept boxes to out [rows, most], and -1 after them. Drops boxes with a score of at most `least`,
+/// and boxes that overlap a kept box by more than `greatest`. Tasks: rows; scratch: 16 * n bytes.
 template <bool Centers, class L>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
                                      f32 greatest, f32 least, i64* out) {

@@ -24,12 +24,12 @@ struct ConvRows {
   const ConvSizes& s;
   const WEFT_GLOBAL X *x, *outside;
 
-  /// An output pixel: address and coordinates of tap 0 of its window; if transposed, of the image and pixel + padding.
+  /// An output pixel: address and coordinates of its window's tap 0. If transposed: image address, pixel + padding.
   struct Row {
     const WEFT_GLOBAL X* first;
     i32 at[3];
   };
-  /// A tap and a channel; `offset` is their distance from `Row::first` or, if transposed, that of the channel alone.
+  /// A tap and a channel; `offset` is their distance from `Row::first` or, if transposed, the channel's distance.
   struct Walk {
     u32 k;
     i32 channel, tap[3];

@@ -35,9 +35,9 @@ WEFT_INLINE void depthwise_transposed(const L& launch, const ConvSizes& s, X x, 
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-inline constexpr int depthwise_pixels = 8;      // most output pixels of a tile
-inline constexpr i64 depthwise_channels = 256;  // most channels of a tile
-inline constexpr int depthwise_lines = 16;      // most lines of taps for which a tile keeps pointers
+inline constexpr int depthwise_pixels = 8;      // maximum number of output pixels in a tile
+inline constexpr i64 depthwise_channels = 256;  // maximum number of channels in a tile
+inline constexpr int depthwise_lines = 16;      // maximum number of lines of taps to which a tile keeps pointers
 
 /// Returns sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened
 /// from 16 bits).

@@ -291,8 +291,8 @@ template <int Buffers, int Threads>
 WEFT_INLINE int Launch<Buffers, Threads>::thread() {
   return thread_id();
 }
-/// One of several kernels that share a launch. Its buffers and sizes begin at `first_buffer` and `first_size`. Of its
-/// `count` blocks, these threads run number `at`. A thread block may run several such blocks of `Threads` threads.
+/// One of several kernels that share a launch. Its buffers and sizes begin at `first_buffer` and `first_size`. These
+/// threads run block `at` of its `count` blocks. A thread block may run several such blocks of `Threads` threads.
 template <class Whole, int Threads>
 struct LaunchPart {
   const Whole& whole;
@@ -309,7 +309,7 @@ WEFT_INLINE LaunchPart<L, Threads> launch_part(const L& whole, int first_buffer,
 }
 
 /// Part `part` of a launch that runs the same kernel `Parts` times; this block is number `at` of the part. The buffers
-/// and sizes of a part follow those of the part before it. The launch's first sizes are the numbers of blocks of parts.
+/// and sizes of a part follow those of the part before it. The launch's first sizes are the block counts of the parts.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;

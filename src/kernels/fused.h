@@ -195,7 +195,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
 #else
   // A byte shuffle gives 0 only for negative indices, so looked_up XORs elements of all parts up to the right one. To
-  // cancel the earlier parts, each part is stored XOR the part before it. Parts k and k + 8 are adjacent.
+  // cancel the earlier parts, parts other than 0 and 8 are stored XOR the part before. Parts k and k + 8 are adjacent.
   WEFT_UNROLL for (int k = 15; k > 0; k--) if (k != 8) t[k] ^= t[k - 1];
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + (k % 8 * 2 + k / 8) * 16, t[k], Full{});
 #endif
@@ -232,8 +232,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
     };
     return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // Step k subtracts 16 from all indices, saturating at -128, so indices below 16 k are negative and read 0. Indices
-    // 0 to 127 read the first eight parts; indices from 128 on, minus 128, read the last eight.
+    // Step k subtracts 16 from all indices, saturating at -128, so indices below 16 * k are negative and read 0.
+    // Indices 0 to 127 read the first eight parts; indices from 128 on, minus 128, read the last eight.
     using B = char __attribute__((__vector_size__(32)));
     const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
     const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {

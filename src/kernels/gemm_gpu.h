@@ -254,10 +254,10 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 }
 #endif
 
-/// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The
-/// launch has tile.threads(wave_size) threads and, if shares_in_cluster, clusters of tile.split blocks. Otherwise the
-/// block for part p of k stores partial sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a
-/// time (gemm_wgmma.h).
+/// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. A
+/// block has tile.threads(wave_size) threads. If shares_in_cluster, a cluster has tile.split blocks; else, if k is
+/// split, the block for part p of k stores partial sums as batch `batch * tile.split + p`. `store` gets `Lanes` columns
+/// at a time (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");

@@ -135,7 +135,7 @@ struct Direct {
   WEFT_INLINE Walk walk(i64 k) const { return k; }
   WEFT_INLINE void advance(Walk& walk, int by) const { walk += by; }
   /// `at` returns the address of the vector at this position. `is_there` returns false if the vector lies in a gap,
-  /// such as the padding of a convolution: it counts as zero, and `at` returns any address. Here, there are no gaps.
+  /// such as the padding of a convolution: the vector counts as zero, and `at` returns any address. Direct has no gaps.
   WEFT_INLINE const WEFT_GLOBAL T* at(Row row, Walk k) const { return row + k; }
   WEFT_INLINE bool is_there(Row, Walk) const { return true; }
 };

@@ -108,7 +108,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();  // other blocks may still be reading these sums
 }
 
-/// The row and column of C of eight sums that a lane holds. If the sums are outside of C, some position inside of C.
+/// The row and column of C of eight sums that a lane holds. For sums outside of C, any position inside of C.
 struct SumsPlace {
   i64 row, col;
   bool is_inside;

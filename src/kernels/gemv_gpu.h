@@ -72,7 +72,7 @@ struct FewColumns {
 };
 
 /// Adds to `total` this lane's part of the products of `Rows` rows and the columns `b`: vectors along k from `first`
-/// on, `step` apart; for normed rows also their squares, as a last column. `AtOnce` is the number of loads of b in
+/// on, `step` apart; for normed rows also sums of squares, as a last column. `AtOnce` is the number of loads of b in
 /// flight. `Ahead`: B is constant and is loaded before wait_for_inputs() is called.
 template <class T, int AtOnce, bool Ahead, class Acc, int Rows, int All, int Columns, class A>
 WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typename A::Row (&rows)[Rows],

@@ -52,7 +52,7 @@ struct DenseColumns {
   WEFT_INLINE static int place(int unit, int row) {
     return unit * Rows + row;
   }
-  /// Adds the products of a step to `total`. `rows`: the rows' pieces of this step, `Rows` after each other.
+  /// Adds the products of a step to `total`. `rows`: the rows in this step, as [piece][row] of 16 bytes.
   template <class Float, int Rows>
   WEFT_INLINE void multiply(f32 (&total)[4], u32 slot, u32 rows, int last_row, const Factors&) const {
     const int lane = lane_id();
@@ -72,7 +72,7 @@ template <class W, int Stages, int Steps, int Waves>
 struct WeightRing {
   static constexpr int bytes = Stages * W::slot_bytes;
   const W& weights;
-  i64 n, task, next_task;  // the next step to copy is `step` of `task`
+  i64 n, task, next_task;  // the next step to copy is `step` of `task`; this block's tasks are `next_task` apart
   int wave = thread_id() / wave_size, step = 0;
   u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared) + u32(wave * bytes);
 
@@ -123,7 +123,7 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
   constexpr int unit = W::unit, units = W::span / unit, all = Steps * Rows * units;
   constexpr bool normed = is_normed<A>;
   constexpr int at_once = normed ? int(ceil_div(all, wave_size)) : 4;
-  constexpr bool early_gain = normed && at_once <= 4;  // while registers last
+  constexpr bool early_gain = normed && at_once <= 4;  // only if registers suffice
   static_assert(!normed || (units == 8 && Rows <= 4));
   WEFT_NO_UNROLL for (int first = 0; first < all; first += at_once * wave_size) {
     Vec<T, unit> x[at_once] = {};

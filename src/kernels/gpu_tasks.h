@@ -53,7 +53,7 @@ inline constexpr int attention_wave_rows = 16;
 constexpr int attention_elements(int rows, int keys, int d, int vector) {
   return (rows + keys) * (d + vector) + (d + rows) * (keys + vector);
 }
-/// Most bytes of shared memory for attention_elements, and the keys in a step of the smallest block (one wave).
+/// The most bytes of shared memory for attention_elements, and the keys in a step of the smallest block (one wave).
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
 /// Returns the largest head size, at most 256, for which the smallest block fits shared memory.
 constexpr int attention_widest_head(int element_bits) {
@@ -80,7 +80,7 @@ constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 
 /// For gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and the bytes of a
 /// column in a step of a wave.
 inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;
-/// Return the columns of results of a task, for one matrix or two side by side, and of a call of the epilogue.
+/// Return the columns of results of a task, and of a call of the epilogue; `matrices` is 1, or 2 for twins.
 constexpr int ring_outputs(int matrices) { return ring_columns / matrices; }
 constexpr int ring_lanes(int matrices) { return 2 / matrices; }
 /// Returns the number of scales of a column in a step.

@@ -18,7 +18,7 @@ using u64 = __UINT64_TYPE__;
 enum class FaultKind : i32 {
   none = 0,
   out_of_bounds = 1,  // an access outside its buffer, which was dropped (a load gave zero)
-  index = 2,          // an index (`offset`) out of an axis of `size` elements
+  index = 2,          // an index (`offset`) that is outside an axis of `size` elements
   race = 3,           // another task of the step wrote these bytes
   unwritten = 4,      // nobody wrote the bytes that are read
   host_function = 5,  // the host function of a custom operator failed with code `offset`
@@ -28,7 +28,7 @@ enum class FaultKind : i32 {
 struct KernelFault {
   FaultKind kind = FaultKind::none;
   i32 buffer = 0;  // index into the kernel's buffers
-  i64 offset = 0;  // first byte of the access, from the start of the buffer, may be negative; or see FaultKind
+  i64 offset = 0;  // first byte of the access, relative to the buffer (may be negative); or see FaultKind
   i64 size = 0;    // bytes of the access; or see FaultKind
   i64 bytes = 0;   // bytes of the buffer
 };

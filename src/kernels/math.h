@@ -427,7 +427,7 @@ WEFT_INLINE Split<V> split_mantissa(V x) {
   const U bits = as_uint(x) + uint_constant<V>(one - F::root_half);
   const U exponent = bits >> typename F::Uint(F::mantissa);
   const V m = __builtin_bit_cast(V, (bits & uint_constant<V>(low)) + uint_constant<V>(F::root_half));
-  const V magic = constant<V>(2) * constant<V>((F::shift) / 3);  // 2^mantissa: its low bits hold the exponent
+  const V magic = constant<V>(2) * constant<V>((F::shift) / 3);  // 2^F::mantissa; its low bits will hold the exponent
   const V k = __builtin_bit_cast(V, exponent | as_uint(magic)) - (magic + constant<V>(F::bias));
   return {m - constant<V>(1), k, __builtin_bit_cast(IntOf<V>, exponent) - IntOf<V>(typename F::Int(F::bias))};
 }
@@ -455,7 +455,7 @@ WEFT_INLINE V log(V x) {
   const V low = fma(s.k, constant<V>(F::ln2_lo), log_tail(s.f));
   return log_edges(x, fma(s.k, constant<V>(F::ln2_hi), s.f + low));
 }
-/// Returns whole_hi + whole_lo + log(1 + f) (scale + scale_lo), where scale + scale_lo is 1 / ln(base) in two parts.
+/// Returns whole_hi + whole_lo + log(1 + f) * (scale + scale_lo), where scale + scale_lo is 1 / ln(base) in two parts.
 template <class V>
 WEFT_INLINE V to_base(V f, f64 scale, f64 scale_lo, V whole_hi, V whole_lo) {
   const V tail = log_tail(f), s = constant<V>(scale);
@@ -838,7 +838,7 @@ WEFT_INLINE V pow(V x, V y) {
   }
 }
 
-/// Returns x - trunc(x / y) y, exactly, with the sign of x (C's fmod; for integers C's %, with x % 0 = 0).
+/// Returns x - trunc(x / y) * y, exactly, with the sign of x (C's fmod; for integers C's %, with x % 0 = 0).
 template <class V>
 WEFT_INLINE V fmod(V x, V y) {
   if constexpr (!is_float<V>) {

@@ -86,7 +86,7 @@ struct MacBf16 : macs::MacBf16Pairs {
     return Vec<u32, L>(a);
   }
   static WEFT_INLINE Vec<f32, 16> mac(Vec<u32, 16> a, Vec<u32, 16> b, Vec<f32, 16> c) {
-    // a is the last operand because that one may be broadcast from memory, which saves an instruction if a is used once.
+    // a is the last operand, which may be broadcast from memory: this saves an instruction if a is used once.
     using Pairs = __bf16 __attribute__((__vector_size__(64)));
     return __builtin_ia32_dpbf16ps_512(c, __builtin_bit_cast(Pairs, b), __builtin_bit_cast(Pairs, a));
   }
@@ -430,7 +430,7 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// True if single vectors of a panel can be loaded. False for bf16 to be widened: pairs of vectors are interleaved.
+/// True if single vectors of a panel can be loaded. Not for bf16 widened on load: its vectors are interleaved in pairs.
 template <class Mac>
 inline constexpr bool has_plain_panels = !__is_same(typename Mac::B, macs::MacBf16::B) || Mac::group > 1;
 
@@ -454,8 +454,8 @@ struct Micro {
   static void run(const MicroCall<Mac>& call, int which, i64 cols);
   /// Does what `run` does, for a whole tile that prefetches from `ahead` and from `next`.
   static void run_with_next(const MicroCall<Mac>& call);
-  /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. The sums of one
-  /// panel after another go to `acc`; unless `first`, they are added to its values. Each sum takes k in rising order.
+  /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. Panel after
+  /// panel, the sums go to `acc` or, unless `first`, are added to it. Each sum takes k in rising order.
   static void thin(const Unit* a, i64 length, const B* b, i64 panel_stride, Acc* acc, bool first, const Acc* terms);
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Resizing (nearest, linear, cubic). For each axis a table, made once for given sizes, lists the operand elements
-/// (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. The rounding
-/// of coordinates is the same as in ops/resize.cpp.
+/// Resizing (nearest, linear, cubic). For each resized axis, a table, made once for given sizes, lists the operand
+/// elements (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. The
+/// rounding of coordinates is the same as in ops/resize.cpp.
 #include "pointwise.h"
 
 namespace weft::kernel {
@@ -143,7 +143,7 @@ WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset, ResizeTaps<Acc>
   return sum;
 }
 
-/// True if the coordinate lies outside along any axis, so that the result is the extrapolation value.
+/// True if the coordinate lies outside the operand along any axis, so that the result is the extrapolation value.
 template <class... Axes>
 WEFT_INLINE bool resize_outside(Axes... axes) {
   return ((axes.count() < 0) || ... || false);

@@ -17,7 +17,7 @@ namespace weft::kernel {
 /// Team(n): n threads, a power of two. With Team(n), the number of rows must be a multiple of the teams of a wave.
 enum class Team { block = 0, wave = -1 };
 /// How the last of a thread's `Held` pieces is filled; earlier pieces are whole. whole: whole in all threads; vectors:
-/// whole in some threads, absent in others; any: also part of a vector. Loads without a condition overlap.
+/// whole in some threads, absent in others; any: also part of a vector. Unconditional loads can overlap.
 enum class Fill { whole, vectors, any };
 
 struct Sum {
@@ -273,7 +273,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
-      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // all or no threads of a wave
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // by all threads of a wave or by none
   });
 }
 #endif

@@ -141,7 +141,7 @@ constexpr bool copies_windows(ConvMode mode) { return mode == ConvMode::Filled |
 struct ConvBlocks {
   GemmBlocks gemm;
   i64 taps_step, units_step;  // a step of the k loop: this many taps of all units, or one tap and this many units
-  i64 tiles;                  // the most tiles of rows in a block
+  i64 tiles;                  // the largest number of row tiles in a block
 };
 
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,

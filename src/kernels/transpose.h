@@ -48,7 +48,7 @@ WEFT_INLINE void transpose_block(From from, i64 from_step, Global<T> to, i64 to_
 }
 
 /// Copies over the space [..., rows, cols]: the operand is contiguous along `rows`, the result along `cols`. Tasks:
-/// tasks::transpose_tasks(all sizes but the last two multiplied, rows, cols).
+/// tasks::transpose_tasks(product of all sizes but the last two, rows, cols).
 template <int N, int Rank, class From, class To, class L>
 WEFT_INLINE void transposed_copy(const L& launch, const Space<Rank>& s, From from, const Coords<Rank>& from_step, To to,
                                  const Coords<Rank>& to_step) {

@@ -468,7 +468,7 @@ WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
     using Result = __bf16 __attribute__((__vector_size__(32)));
     if (denormals(x) == 0) [[likely]]
       return __builtin_bit_cast(Vec<u16, N>, __builtin_ia32_cvtneps2bf16_512_mask(x, Result{}, 0xffff));
-    asm("" : "+v"(x));  // without this, LLVM would compute x as integers: a maximum takes it two instructions then
+    asm("" : "+v"(x));  // without this, LLVM would compute x as integers, where a maximum takes two instructions
   }
   if constexpr (N >= 32) return join(f32_to_bf16(low_lanes<N / 2>(x)), f32_to_bf16(high_lanes<N / 2>(x)));
 #endif

@@ -36,7 +36,7 @@ WEFT_INLINE u64 operand_at(u32 address) {
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// The distance between k steps in the units of a descriptor, 16 bytes: 32 bytes of every row; if transposed, 16 rows.
+/// The distance between k steps in a descriptor's units of 16 bytes: 32 bytes of a row or, if transposed, 16 rows.
 inline constexpr u64 wgmma_step = 2, transposed_step = 128;
 
 /// Makes earlier writes to registers and shared memory visible to the following products.
@@ -145,7 +145,7 @@ struct Wgmma {
   static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
 
   /// Computes one k step. `Transposed`: B is transposed in memory, so each row holds one k (16-bit types only).
-  /// `Fresh`: c = a b, whatever c was.
+  /// `Fresh`: sets c = a b instead of adding to c.
   template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(u64 a, u64 b, Sums& c) {
     if constexpr (is_same<T, f16>) {

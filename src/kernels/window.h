@@ -110,7 +110,7 @@ WEFT_INLINE void for_each_source(const ConvSizes& s, const ConvPixel& p, const V
   });
 }
 
-/// The first input coordinates of a pixel's window, and true if the window is inside the image and not transposed.
+/// The first input coordinates of a pixel's window, and whether the window is inside the image and not transposed.
 struct ConvWindow {
   i64 first[3];
   bool inside;

@@ -299,8 +299,8 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 /// Runs this call's share of the tasks of tasks::winograd_blocks for the planes of all images. Computes the same
 /// results as `conv` (conv.h), for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups,
 /// sizes and padding may have any value. The sums run along k over channels and over planes along the depth. Pixels of
-/// a narrower type than Mac::Direct are converted where they are transformed. `w`: packed by pack_winograd. `outside`
-/// is the value of padding. Scratch: tasks::winograd_scratch, `words` being 4-byte words of all units.
+/// a narrower type than Mac::Direct are converted when they are transformed. `w`: packed by pack_winograd. `outside` is
+/// the value of padding. Scratch: tasks::winograd_scratch, with `words` as the number of 4-byte words of all units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {

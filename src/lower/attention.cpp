@@ -39,7 +39,7 @@ bool has_even_rows(const View& mask) {
   return even;
 }
 
-/// Emits the lambda that returns a query's KeyRange: its keys, up to `last` at most, and its attention sink's score.
+/// Emits the lambda that returns a query's KeyRange: its keys, all before `last`, and its attention sink's score.
 void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
   const auto& op = *i.as<Attention>();
   kernel.line(
@@ -123,8 +123,8 @@ bool has_whole_rows(const View& view) {
 
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
-/// Returns the number of cluster blocks among which the keys are split (Flash-Decoding) if there are few blocks; each
-/// block gets at least `fewest` keys.
+/// Returns the number of blocks of a cluster that share the keys (Flash-Decoding): above 1 only if `blocks` would leave
+/// compute units idle. Each block gets at least `fewest` keys.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // unknown for a growing cache: assumes 512
   int split = 1;
@@ -132,8 +132,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// Returns the kernel for few query rows per key head, as in text generation. Returns nothing if there are more rows
-/// than the chip's registers hold (GpuModel::short_rows, wide_rows), or for symbolic, wide or unaligned rows.
+/// Returns the kernel for few query rows per key-value head, as in text generation. Returns nothing if there are more
+/// rows than the chip's registers hold (GpuModel::short_rows, wide_rows), or for symbolic, wide or unaligned rows.
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : lowering.gpu().wide_rows;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -171,7 +171,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// Chooses few_attention, group_attention, or the largest tile that fits (with its scores) into shared memory.
+/// Returns few_attention or group_attention if one is possible, else attention_gpu with the largest tile that fits.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
@@ -224,8 +224,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
   bool same = q.dtype == k.dtype && q.dtype == v.dtype;
   Mac mac = attention_mac(lowering, same ? q.dtype : DType::f32);
   KernelBuilder kernel(lowering.on_gpu() ? gpu.header() : "attention.h");
-  // The loader of warp groups has few registers, so its kernel has the sizes and strides of rows as constants. The kernel
-  // for few rows has them as constants, and the numbers of heads, because short caches take as long as its instructions.
+  // The loader of warp groups has few registers, so its kernel gets the sizes and strides of rows as constants.
+  // attention_mma also gets the head counts as constants: with short caches, reading its instructions takes most time.
   auto literal = [&](const Dim& dim, bool is_faster) {
     return is_faster && dim.is_constant() ? cat(dim.value()) : kernel.size(dim);
   };

@@ -17,7 +17,7 @@ bool has_kernel(DType type) { return type == DType::f32 || type == DType::f16 ||
 /// True if the tensor fits into a mailbox whatever its symbolic sizes, so that the vendor's library is never needed.
 bool is_small(DType type, const Dim& elements) { return elements.upper_bound() <= max_mailbox_bytes * 8 / bits(type); }
 
-/// Merges all axes into one coordinate, as the kernel of a sum needs.
+/// Merges all axes into one coordinate, as the kernel all_reduce needs.
 Iteration flat(const Region& region) { return {.dims = region.dims, .group_begin = {0}, .coordinates = {"at"}}; }
 
 /// Makes the kernel that exchanges tensors that fit into a mailbox. `to`: the result of a gather; null for a sum.

@@ -44,8 +44,8 @@ std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<con
   return views;
 }
 
-/// Lowers one body of an If. Results with a size that the If sets are written to buffers of the branch, which are then swapped with
-/// the If's buffers.
+/// Lowers one body of an If. Results with a size that the If sets are written to the branch's own buffers, which are
+/// then swapped with the If's.
 void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
                   const std::vector<BufferId>& targets) {
   const Module& body = *i.modules[which];
@@ -220,7 +220,7 @@ class LoopLowering {
       }
     }
     lowering_.set_sizes(std::move(settings), lowering_.guards().after(i_), swaps_);
-    if (lowering_.plan().steps.back().is<JumpStep>())  // lifetimes of a loop's buffers end at the step after it
+    if (lowering_.plan().steps.back().is<JumpStep>())  // lifetimes of a loop's buffers end at the step after the loop
       lowering_.add_control({.action = SizesStep{}, .reason = "the loop is left"});
   }
 

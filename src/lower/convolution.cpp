@@ -89,8 +89,8 @@ bool has_short_reach(const Window& w) {
 /// True if the channels fill whole tiles of AMX.
 bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
 
-/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place by taps ("Direct") or by lines of
-/// taps ("Lines"), as im2col of few channels ("Im2col"), as a padded copy ("Padded"), or with a conversion ("Filled").
+/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place by taps ("Direct") or lines of taps
+/// ("Lines"), as im2col of few channels ("Im2col"), as a padded copy ("Padded"), or as converted copies ("Filled").
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -99,14 +99,14 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
   bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
   if (!reads_pixels(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
-  // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of the unit idle.
+  // AMX multiplies 16 units of a line at once, so it would be partly idle if lines were no multiple of 16 units.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   // With im2col, each sum runs over contiguous elements. Short sums then go from registers to the epilogue, which is
   // faster (measured with AVX2) if the columns fill panels.
   if (im2col && mac.tile.lanes == 8 && w.channels_out.lower_bound() >= mac.tile.nr() && mac.is_short(patch, epilogue))
     return "Im2col";
   if (lines) return "Lines";
-  // AMX loads rows with one stride between them, which a padded copy always has.
+  // AMX loads rows that are at equal distances, as the rows of a padded copy are.
   bool has_runs = known_equal(w.dilation.back(), 1) || fills_units(w, mac);
   return mac.tile.amx && !w.transposed && has_runs && has_short_reach(w) ? "Padded" : "Direct";
 }
@@ -189,7 +189,7 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   return lowering.shared(to);
 }
 
-/// Returns the accumulator type of a depthwise convolution: f32 for narrow floats, i32 for short integers, or nothing.
+/// Returns the accumulator type: f32 for floats of 16 or 32 bits, i32 for u8, i8 and i16; nothing for other types.
 std::optional<DType> depthwise_sum(const Instruction& i) {
   auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
   if (is_narrow_float(i.inputs[0].dtype()) && is_narrow_float(i.inputs[1].dtype())) return DType::f32;
@@ -248,8 +248,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles of a depthwise convolution as shared parts: tiles for any window, and with one output channel per
-/// group also tiles for the widths and strides in tasks::depthwise_forms.
+/// Declares the depthwise tiles whose compiled code kernels share: tiles for any window, and with one output channel
+/// per group also tiles for the widths and strides in tasks::depthwise_forms.
 void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
   kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
                                   kernel_type(x), ", ", kernel_type(weights), ">"));
@@ -260,13 +260,13 @@ void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum
   }
 }
 
-/// Channels (`lanes`) and neighbouring `pixels` of a GPU thread, kernel width and stride (kernels/depthwise.h).
+/// Arguments of depthwise_line (kernels/depthwise.h): channels of a thread, kernel width, stride, pixels of a thread.
 struct DepthwiseLine {
   int lanes, taps, step, pixels;
 };
 
-/// Chooses the most pixels per thread that still leave enough threads. Returns nothing unless the kernel's width is 3,
-/// 5 or 7, its stride 1 or 2, and the channels are whole vectors.
+/// Chooses the most pixels per thread that still leave enough threads. Returns nothing on a CPU, and for windows or
+/// channels that depthwise_line does not support.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);

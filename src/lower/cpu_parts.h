@@ -14,8 +14,8 @@ struct TakenPart {
 };
 
 /// Moves everything that no GPU can run (strings, sequences, optionals, maps, operators without a GPU kernel) into
-/// programs for the CPU, and puts a `cpu_part` instruction in the place of each program. Reorders instructions so that
-/// there are few parts, because each part costs copies to the host and back.
+/// programs for the CPU, each of which a `cpu_part` instruction then calls. Reorders instructions so that there are few
+/// parts, because each part costs copies to the host and back.
 std::vector<TakenPart> take_cpu_parts(Program& program);
 
 }  // namespace weft

@@ -55,7 +55,7 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
 
 static bool is_guessed(const Instruction& i) { return i.is<Nearest>() && i.inputs.size() > 3; }
 
-/// True if a Nearest rounds f64 numbers that round to an i32, none of them NaN.
+/// True if a Nearest rounds f64 numbers that fit an i32 after rounding and are never NaN.
 static bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31 - 1;
 }
@@ -253,8 +253,8 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes code that rounds the operand of a Nearest, which is_small, to integers. The code rounds the guess
-/// or, if a lane is in doubt, the exact operand, which a cold function computes.
+/// Writes code that rounds the operand of `i`, a Nearest for which is_small is true. The code rounds the guess or, if a
+/// lane is in doubt, the exact operand, which a cold function computes.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();
   if (!is_guessed(i)) {

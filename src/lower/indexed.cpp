@@ -45,7 +45,7 @@ void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dim
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 
-/// Emits code that adds the offsets of the `count` coordinates at `index` to `from`; -1 if one is out of range.
+/// Emits code that adds the offsets of `count` coordinates at `index` to `from`, or sets it to -1 if one is invalid.
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {

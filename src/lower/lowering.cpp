@@ -136,7 +136,7 @@ void Lowering::lower_module(const Module& module, const std::vector<BufferId>& s
 }
 
 BufferId Lowering::mailbox() {
-  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // plus one pointer for each rank after the first
+  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // the runtime adds a pointer for each further rank
   if (!all_.mailbox)
     all_.mailbox = new_buffer({.kind = BufferKind::mailbox, .shape = {DType::u8, {bytes}}, .bytes = bytes});
   return all_.mailbox;
@@ -255,7 +255,7 @@ void Lowering::pack(const View& wide, BufferId output, Value value) {
   add_step(std::move(step), "packs elements narrower than a byte", false);
 }
 
-/// In checked builds, gives axes of size 1 an absurd stride, to find kernels that use the stride of such an axis.
+/// For checked kernels, gives axes of size 1 an absurd stride, to find kernels that use the stride of such an axis.
 static void poison_strides(View& view) {
   constexpr int64_t absurd = int64_t{3} << 16;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
@@ -353,7 +353,7 @@ View Lowering::pixel_view_of(Value value) {
   size_t channels = view.dims.size() - 1;
   bool is_dense = known_equal(view.strides[channels], 1) || known_equal(view.dims[channels], 1);
   if (is_dense && even_stride(view, 0, channels)) return view;
-  // On CPUs, a kernel reads each pixel once for each tap, so the copy keeps 16 bits if values are stored in 16 bits.
+  // On CPUs the copy is narrowed to the stored type, because a kernel reads each pixel once for each tap.
   return copy_of(view, value, "its reader needs channels side by side",
                  on_gpu() ? view.dtype : stored_type(view.dtype));
 }

@@ -82,7 +82,7 @@ class Lowering {
   /// begins at a multiple of `align` elements.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                int64_t align = 1);
-  /// Copies the value's own view in the same way, but copies an element once that a broadcast repeats.
+  /// Copies the value's view as copy_of does, but without the repetitions of a broadcast.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
@@ -91,7 +91,7 @@ class Lowering {
   /// Returns the view for a result of the current region: in an output buffer, in the result of a concatenation or
   /// scatter that reads it, or in a new buffer.
   View new_result(Value value);
-  /// As above, but a new buffer stores the axes in the order `stored` (outermost first).
+  /// Like new_result(value), but a new buffer stores the axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   /// Copies elements of `value` from one view to another.
@@ -187,7 +187,7 @@ class Lowering {
   bool runs_at_load_ = false;             // all values of the region depend on constants: it runs at load time
   bool may_place_ = false;                // the region's kernel can store results with any strides
   bool may_narrow_ = false;               // the region's store lambda converts to LowerOptions::storage
-  std::set<BufferId> part_buffers_ = {};  // buffers of which the region writes only a part that no other step touches
+  std::set<BufferId> part_buffers_ = {};  // buffers in which the region writes a part that no other step touches
   DecisionId decision_ = {};              // the region's choice among kernels, if any
   std::string choice_reason_ = {};        // why the choice differs from the cost model's
 };

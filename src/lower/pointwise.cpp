@@ -40,7 +40,6 @@ int chunks_at_once(const Lowering& lowering, const Dim& chunks) {
   return lowering.on_gpu() && chunks.is_constant() && chunks.value() >= enough ? 4 : 1;
 }
 
-/// Emits the loop around a planned body.
 void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body, int lanes) {
   size_t rank = body.axes().size();
   std::string sizes;

@@ -32,7 +32,7 @@ bool rows_are_even(const View& a);
 Dim row_stride(const Product& p);
 /// Returns an iteration that groups the result's axes into the coordinates (at, row, col); without batches (row, col).
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
-/// As above, with the axes in Product::order.
+/// Like the first overload, with the axes in Product::order.
 Iteration result_iteration(const Dims& dims, const Product& p);
 /// Returns the type of a GPU's accumulators for operands of this type.
 DType sum_type(DType type);

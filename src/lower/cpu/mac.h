@@ -47,16 +47,16 @@ struct Mac : MacRow {
   void share(KernelBuilder& kernel) const;
   /// Returns the number of elements of B when it is packed into panels, for `columns` columns and `units` units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
-  /// True if k and the epilogue are so short that the epilogue, repeated for each row, reads sums from registers.
+  /// True if k and the number of `epilogue` instructions allow the template argument `is_short` (kernels/gemm.h).
   bool is_short(const Dim& k, size_t epilogue) const;
   /// Returns the text of an address of A cast to a pointer to units.
   std::string units_at(const std::string& address) const;
 };
 
-/// Returns a bound of |a| of a dot or convolution of integers; the value of padding counts as a.
+/// Returns an upper bound of |a| for the elements a of an integer product's first operand and for the padding value.
 double largest_of_a(const Instruction& instruction);
-/// Returns MacQuads instead of `direct` (16-bit integers) if it is faster and exact for sums of `count` products with
-/// |a| at most `max_a` and |b| at most `max_b`.
+/// Returns MacQuads instead of `direct` (16-bit integers) if it is faster, exact for |a| <= `max_a` and |b| <= `max_b`,
+/// and `count` (the products of a sum) fills whole quads.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);
 Mac attention_mac(const Lowering& lowering, DType type);
 /// True if both operands are u8, i8 or i16; matrix kernels sum their products in i32.

@@ -21,7 +21,7 @@ bool reads_a_in_place(const CpuProduct& p) {
   return unit && whole && p.a.dtype == p.mac.direct;
 }
 
-/// Returns B packed into panels; if B is constant, it is packed once when the program is loaded.
+/// Returns B packed into panels. B is packed once, when the program is loaded, if it and its sizes are constant.
 View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   size_t rank = p.b.dims.size();
   Batch batch = leading(p.b, rank - 2);

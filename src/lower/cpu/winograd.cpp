@@ -19,9 +19,9 @@ double guessed(const Dim& dim, int64_t guess) {
       [&](const Symbol& symbol) { return std::clamp(guess, symbol.min, std::max(symbol.min, symbol.max)); }));
 }
 
-/// Estimates of work, in multiply-adds of transformed values, fitted to bench/kernels/winograd.cpp on AVX2: transforming
-/// one element costs as much as 10 multiply-adds, loading a weight as much as `weight_cost`. The direct kernel does
-/// `direct_speed` products in the time of one.
+/// Estimates of work, in multiply-adds of transformed values, fitted to bench/kernels/winograd.cpp on AVX2:
+/// transforming one element costs as much as 10 multiply-adds, loading a weight as much as `weight_cost`. The direct
+/// kernel does `direct_speed` products in the time of one multiply-add.
 struct Estimate {
   double batch, height, width, in, out, weight_cost, direct_speed;
 
@@ -57,12 +57,12 @@ bool last_are(const Dims& dims, int64_t value) {
   return known_equal(dims.back(), value) && known_equal(dims[dims.size() - 2], value);
 }
 
-/// Returns why these types are refused, or null. Narrow floats are transformed in f32, and integers in 16 bits, because
-/// the transformed values are larger.
+/// Returns why the chip or the types rule out Winograd; null if they do not. Floats are transformed in f32, and
+/// integers in 16 bits, because the transformed values are larger.
 const char* refused_types(const Lowering& lowering, const Mac& direct, const View& x) {
   if (direct.tile.amx) return "AMX multiplies so fast that transforms would take longer";
   if (direct.sum == DType::f32) return nullptr;
-  // Multiplying 16 bits takes twice the time of bytes; measured on Zen 4, the 4 times fewer products still pay.
+  // Products of 16 bits take twice the time of products of bytes, but on Zen 4 having 4 times fewer products pays off.
   bool is_short = direct.direct == DType::i16 || (direct.direct == DType::u8 && lowering.tile().lanes == 16);
   if (!is_short) return "it is for floats of at most 32 bits and for integers of 16 bits, with AVX-512 also of 8";
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;

@@ -19,8 +19,8 @@ struct WinogradChoice {
   std::string why = {};   ///< why Winograd was chosen or refused; empty if it does not apply
 };
 
-/// Chooses between Winograd F(4x4,3x3), F(2x2,3x3) and the direct kernel, by estimates or measurements. Floats must be
-/// f32. Integers qualify only if the bounds of pixels and weights prove the result exact. `x`: the view of the pixels.
+/// Chooses between Winograd F(4x4,3x3), F(2x2,3x3) and the direct kernel, by estimates or measurements. Floats need f32
+/// sums. Integers need bounds of pixels and weights that prove the result exact. `x`: the view of the pixels.
 WinogradChoice choose_winograd(Lowering& lowering, const Instruction& convolution, const Window& window,
                                const Mac& direct, const View& x);
 

@@ -19,7 +19,7 @@ View whole_rows(Lowering& lowering, Value x) {
   return is_even ? view : lowering.copy_of(view, x, "a product with packed weights reads rows", type);
 }
 
-/// The weights of a product and their factors, in memory.
+/// The weights, scales and zero points of a product, in memory.
 struct PackedWeights {
   View weights, scales;
   std::optional<View> zeros = {};

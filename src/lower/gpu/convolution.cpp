@@ -97,8 +97,8 @@ struct BlockedConvolution {
   Window w;
 };
 
-/// Space to depth: makes whole vectors out of few channels, where a vector would span two taps. A block is as large as
-/// the stride if that needs fewer products than blocks of one pixel. The channels of a block are padded with zeros.
+/// Space to depth: makes whole vectors out of few channels, where a vector would span two taps. If possible, blocks are
+/// as large as the stride, unless blocks of one pixel need fewer products. Channels are padded with zeros.
 BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, int lanes, DType type) {
   auto is_known = [](const Dims& sizes) { return std::ranges::all_of(sizes, &Dim::is_constant); };
   auto is_one = [](const Dim& size) { return known_equal(size, 1); };
@@ -139,7 +139,7 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
   return {x, weights, std::move(w)};
 }
 
-/// Treats a line of taps as one tap, if the pixels that they read have no gaps between them and all lie in the image.
+/// Treats a line of taps as one tap if the pixels of a line are contiguous and always inside the image.
 Window with_whole_lines(Window w) {
   bool is_line = !w.transposed && known_equal(w.groups, 1) && known_equal(w.pixel, w.channels_in) &&
                  known_equal(w.dilation.back(), 1) && known_equal(w.pad.back(), 0) &&

@@ -106,8 +106,8 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
        is_doubled = is_long && weights.bits < 16 && shared() <= half;
   int deepest = is_doubled ? 3 : is_long ? 8 : 5;
   for (shape.stages = deepest; shape.stages > 3 && shared() > (is_long ? most : half);) --shape.stages;
-  // A short product of more tasks than compute units has a block for each task: no unit waits for one with two tasks. It
-  // loads all its steps at once, and a smaller ring leaves room for blocks of the next launch.
+  // A short product of up to two tasks per compute unit has one block per task, so no block runs two tasks. It loads all
+  // its steps at once, and a smaller ring leaves room for blocks of the next launch.
   bool is_apart = !is_long && shared() <= half && typical_size(all) <= int64_t{2} * lowering.compute_units();
   if (is_apart) shape.stages = std::min(shape.stages, std::max(shape.steps + 1, 3));
   shape.shared_bytes = shared();

@@ -11,8 +11,8 @@ class Lowering;
 
 /// Fusions into products of few rows on GPUs (kernels/gemv_gpu.h), to save launches, which take much of the time.
 
-/// Joins two products of the same rows with constant matrices of equal sizes (a gate and its input in an MLP), if only
-/// the epilogue of the second product reads the first. One launch then computes both and does not store the first.
+/// Joins two products of the same rows with constant matrices of equal sizes (gate and up in an MLP), if only the
+/// epilogue of the second product reads the first. One launch then computes both and does not store the first.
 void join_twins(const Lowering& lowering, std::vector<Region>& regions);
 
 /// The norm rows = x / sqrt(mean(x^2) + epsilon) * gain, over the last axis.

@@ -72,7 +72,7 @@ void lower_library_product(Lowering& lowering, const Region& region, const Produ
 
 namespace {
 
-/// True if the value has one number per channel that is known when the program is loaded.
+/// True if the value is one float per channel, known when the program is loaded.
 bool is_bias(Lowering& lowering, Value value) {
   if (!lowering.is_load_time(value) || !is_float(value.dtype())) return false;
   View view = lowering.view_of(value);

@@ -33,7 +33,7 @@ struct DirectConvolution {
   DType type;
   View x, weights;  ///< weights as [channel out][taps][channel in of a group]
 };
-/// Returns the library calls for the convolution alone, and with its epilogue if the library supports it.
+/// Returns the possible library calls: for the convolution alone, and for the convolution with its epilogue.
 std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& region, const Window& window,
                                              const DirectConvolution& convolution);
 /// Returns the epilogue as part of the problem's text: " bias other relu"; " kernel" if libraries do not support it; ""

@@ -117,8 +117,8 @@ struct ProductKernel {
   TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
-/// Returns the GEMV on NVIDIA's matrix unit; nothing if that kernel cannot compute the product: normed rows must fit in
-/// registers.
+/// Returns the GEMV on NVIDIA's matrix unit; nothing if this kernel cannot compute the product, for example if normed
+/// rows do not fit in registers.
 std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
   constexpr int64_t least_k = 512, most_normed = 32;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
@@ -137,7 +137,7 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
                        .reason = "few rows: read B once, on the matrix unit"};
 }
 
-/// Returns the gemv kernel for up to four rows of direct operands, bound by reading B; nothing for other products.
+/// Returns the gemv kernel for up to four rows of direct operands; nothing for other products.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1,
                                          bool normed = false) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;

@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
 constexpr int64_t max_blocks = 1024;  // most blocks of a launch to merge, at typical sizes: larger launches gain little
-constexpr int64_t max_stage_blocks = 4;  // most blocks of a stage, at any sizes; together they make a block of threads
+constexpr int64_t max_stage_blocks = 4;  // most blocks of a stage, for any sizes; one thread block runs them all
 
-/// Steps that become one launch. Those of a stage are independent of each other. If there are several stages, one thread
-/// block runs the launch, with a barrier between stages.
+/// Steps that become one launch. The steps of a stage are independent of each other. If there are several stages, one
+/// thread block runs the launch, with a barrier between stages.
 struct LaunchGroup {
   struct Stage {
     std::vector<StepId> members = {};
@@ -117,7 +117,7 @@ class Merger {
   }
 
   /// Returns the first stage of the group that could contain step `i`: 0 if the step does not depend on the group; the
-  /// number of stages if it depends on the last one.
+  /// number of stages if it depends on the last stage.
   size_t stage_after(const LaunchGroup& group, StepId i) const {
     size_t stage = group.stages.size();
     while (stage > 0 && !depends(group.stages[stage - 1], i)) --stage;
@@ -136,8 +136,8 @@ class Merger {
     return meets(stage.read, others);
   }
 
-  /// Returns a stage of the group, from `first` on, that can take step `i` if one thread block runs the group; it may be
-  /// a new stage. Null: none has room, or a stage may be too large for one thread block.
+  /// Returns a stage of the group, from `first` on, that can take step `i` if one thread block runs the group; perhaps
+  /// a new stage. Null: no stage has room, or a stage may be too large for one thread block.
   LaunchGroup::Stage* stage_with_room(LaunchGroup& group, size_t first, StepId i) const {
     int64_t more = most_blocks({i});
     auto room = [&](const LaunchGroup::Stage& stage) { return max_stage_blocks - most_blocks(stage.members); };
@@ -257,10 +257,10 @@ class Merger {
     all.source = plan_.steps[members[0]].source;
   }
 
-  /// Merges launches of different small kernels into one: with one stage of any size, or run by one thread block.
+  /// Merges launches of small kernels into one launch. If there are several stages, one thread block runs them all.
   PlanStep in_stages(const LaunchGroup& group) {
     PlanStep all;
-    std::map<std::string, std::string> parts;  // code of a part without its first line: name
+    std::map<std::string, std::string> parts;  // key: the code of a part; value: the part's name
     std::vector<StepId> members = group.members();
     bool is_one_block = group.stages.size() > 1, notes_faults = false;
     int64_t most = 1;  // blocks of the largest stage
@@ -306,8 +306,8 @@ class Merger {
     return all;
   }
 
-  /// Returns the code of a step's kernel, with sizes that are known as constants. Then it is a fraction of the
-  /// instructions, without divisions, and a small launch takes as long as its instructions take to be fetched.
+  /// Returns the code of a step's kernel with known sizes as constants. Such a kernel has far fewer instructions and no
+  /// divisions, which matters because fetching instructions takes most of the time of a small launch.
   std::string with_known_sizes(const PlanKernel& kernel, const PlanStep& step) const {
     std::string code = kernel.code;
     for (size_t i = 0; i < step.sizes.size(); ++i) {
@@ -328,7 +328,7 @@ class Merger {
     }
   }
 
-  /// Returns the code of a kernel that begins with `head` as a function `name` of a LaunchPart or LaunchChoice.
+  /// Turns `code`, a kernel that begins with `head`, into a function `name` that takes a LaunchPart or LaunchChoice.
   static std::string as_part(std::string code, const std::string& head, const std::string& name) {
     return code.replace(code.find(head), head.size(), cat("WEFT_KERNEL_PART(", name, ") {"));
   }

@@ -23,7 +23,7 @@ std::string tile_text(const BlockTile& tile);
 /// Returns the tile in words: "blocks of 64 x 128, warp groups, split k 4".
 std::string describe(const BlockTile& tile);
 struct TileChoice;
-/// Returns tiles that depend on TileChoice::work in words: "blocks of 64 x 64; from work 400 on blocks of 128 x 128".
+/// Returns the tiles for all amounts of work in words: "blocks of 64 x 64; from work 400 on blocks of 128 x 128".
 std::string describe(const TileChoice& choice);
 /// Returns a number for a size, for the choice of kernels: each symbol counts as `each`, clamped to its bounds.
 int64_t typical_size(const Dim& size, int64_t each = 16);
@@ -41,7 +41,7 @@ struct GemvShape {
 };
 /// Chooses the shape of a GEMV kernel for B of n x k; a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
-/// Bytes of shared memory of a compute unit of a Hopper GPU, which one block may use whole.
+/// Bytes of shared memory of a Hopper GPU's compute unit; one block may use all of them.
 inline constexpr int hopper_shared_bytes = 227 * 1024;
 /// Template arguments and launch of kernels/gemv_mma.h.
 struct RingShape {
@@ -86,7 +86,7 @@ struct TileChoice {
   Dim work = 0;                     ///< product of the symbolic sizes; `tile` is for work below larger.front().from
   std::vector<Larger> larger = {};  ///< sorted by `from`
 };
-/// Adds the launch `other` to `step`, of the same operands, as its variant for work from `from` on.
+/// Adds the launch `other`, which has the operands of `step`, to `step` as its variant for work of at least `from`.
 void add_variant(PlanStep& step, PlanStep other, int64_t from);
 /// Gives `step` another launch for each larger tile; `launch` makes that launch for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
@@ -97,8 +97,8 @@ TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// True if k may be split: `sizes` are constant and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
-/// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, or of the wider accumulator type of integers
-/// and f64. A second kernel adds them in order and computes the epilogue. A library's product has one part.
+/// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, of i32 for integers, or of f64. A second
+/// kernel adds them in order and computes the epilogue. A library's product has one part.
 struct SplitKSums {
   View view;
   DType type;

@@ -196,7 +196,7 @@ Dim open_work(const GpuProduct& p) {
   return work;
 }
 
-/// Returns `tile` if it costs at most 10 % more than the best tile, because each further tile is a kernel to compile.
+/// Returns `tile` if it costs at most 10 % more than the best tile, else the best: each tile is a kernel to compile.
 BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
