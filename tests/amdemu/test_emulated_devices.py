@@ -145,7 +145,7 @@ def test_auto_takes_the_cpu_if_the_weights_exceed_the_memory_of_the_gpu(tmp_path
 
 
 def test_a_program_may_have_no_kernel(tmp_path):
-    """A model of strings alone runs on the CPU."""
+    """A model that computes only strings runs on the CPU, without kernels."""
     node = helper.make_node("StringConcat", ["a", "b"], ["y"])
     ports = [[helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in names] for names in (["a", "b"], ["y"])]
     graph = helper.make_graph([node], "g", *ports)

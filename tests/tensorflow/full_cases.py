@@ -10,7 +10,7 @@ D = np.float64
 
 
 def case(operator, inputs, tolerance=1e-5, open_sizes=True, **attributes):
-    """Adds a case; a list among the inputs is one operand of several values."""
+    """Adds a case; a list among the inputs is one operand that consists of several tensors."""
     values = [[v if isinstance(v, Value) else Value(np.asarray(v)) for v in i] if isinstance(i, list) else
               i if isinstance(i, Value) else Value(np.asarray(i)) for i in inputs]
     number = sum(c.operator == operator for c in CASES)

@@ -332,7 +332,7 @@ def test_training_is_refused():
 
 
 def test_a_set_as_older_releases_of_torch_note_it():
-    """Archives of torch before 2.13 declare the type of the values for positions and counts that are not requested."""
+    """Before torch 2.13, archives declare results of unique that were not requested (indices, counts) with x's type."""
     file = archive(exported(Unique(), (torch.zeros(0),)))
 
     def as_before(program):
