@@ -98,7 +98,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """Decodes prompts of 100 lengths, some also in a batch with a shorter prompt. Two short runs before them compile."""
+    """Decodes prompts of 100 lengths, some also in a batch with a shorter prompt. Two short runs come first."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)

@@ -209,7 +209,7 @@ def _(trial, options):
 @effect("mem_limit", "gpu_mem_limit", value="1000")
 @effect("default_memory_arena_cfg", value="max_mem:1000", gpu_mem_limit="1000000000")
 def _(trial, options):
-    return trial.run(options)[0] is None or trial.assigned != {models.NAME: 3}  # else the CPU provider takes these nodes
+    return trial.run(options)[0] is None or trial.assigned != {models.NAME: 3}  # else the CPU provider has them
 
 
 class Malloc:

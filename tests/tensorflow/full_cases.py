@@ -579,7 +579,7 @@ CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_Fused
 
 
 def open_dims(case, number, value):
-    """Returns the sizes of an input, None if open. Axes of size 1 stay fixed if there are several inputs."""
+    """Returns the sizes of an input, None if open. Axes of size 1 stay fixed beside other inputs."""
     shape = value.array.shape
     flat = [v for i in case.inputs for v in (i if isinstance(i, list) else [i]) if not v.constant]
     dims = [None if len(flat) == 1 or size != 1 else 1 for size in shape]

@@ -161,7 +161,7 @@ def through_archive(file, judge, options, got):
 
 def through_compile(model, judge, kept, options, of_archive):
     """Returns "compile", "compile_times" and "bits" of checked(). `kept` are the indices of inputs with more than one
-    item, because torch compiles batch 1 apart."""
+    item, because torch compiles batch 1 separately."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)
