@@ -98,7 +98,7 @@ void count_lines(Wave& w, const u64* addresses, u32 bytes) {
   w.counters.lines += count;
 }
 
-/// Counts bank conflicts: there are 32 banks, each one word wide; lanes that read the same word share one access.
+/// Counts the bank conflicts of 32 lanes at a time, with 32 banks of one word. Repeated accesses to a word count once.
 void count_conflicts(Wave& w, const u32* addresses, u32 bytes) {
   const u64 active = w.exec_mask();
   for (u32 first = 0; first < w.lanes; first += 32) {

@@ -88,7 +88,7 @@ EFFECTS = {}
 
 def effect(*names, value="1", **beside):
     """Registers a test that an option has an effect: `seen(trial, options)` returns whether the effect is observed.
-    `beside`: further options that the option needs, a string or a function of the trial."""
+    `beside`: further options that the option needs; a value is a string, or a function that returns it for a trial."""
 
     def register(seen):
         for name in names:

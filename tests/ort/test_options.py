@@ -51,7 +51,7 @@ def test_precisions_that_exclude_each_other():
 
 
 def calibration(form):
-    """Returns a calibration table for the two operands of the product, in the form of one calibrator."""
+    """Returns a calibration table for the inputs of the two products, in the format `form`."""
     import json
     import struct
 
