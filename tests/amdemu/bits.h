@@ -34,7 +34,7 @@ inline u16 to_bf16(f32 x) {
 }
 
 /// The format of an 8-bit float: the number of exponent bits, and the kind. FNUZ is the kind of gfx94x (no infinity,
-/// one NaN, no negative zero), OCP that of gfx12.
+/// one NaN, no negative zero), OCP is the kind of gfx12.
 struct Float8 {
   int exponent_bits = 4;
   bool fnuz = false;

@@ -69,7 +69,7 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
 
 
 def both_ways(path):
-    """Makes a recurrent network of two layers in both directions; the number of steps is a size of the input."""
+    """Makes a recurrent network of two bidirectional layers; the number of steps is a size of the input."""
     draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"
     for layer, (width, op) in enumerate([(4, "LSTM"), (10, "GRU")]):
         gates, names = {"LSTM": 4, "GRU": 3}[op], [f"{name}{layer}" for name in "wrb"]

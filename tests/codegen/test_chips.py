@@ -152,7 +152,7 @@ def test_few_columns_of_bf16(tmp_path):
 
 @pytest.mark.parametrize("instruction", ["tdpbusd", "tdpbf16ps"])
 def test_products_of_amx(instruction, tmp_path):
-    """There is a loop of four products of register tiles and of the four loads that they need."""
+    """The code has a loop with four products of tile registers and with the four loads that they need."""
     features = "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16"
     text = compile_sample("samples_int8", "x86-64-v4", tmp_path / "amx.so", "--asm", "--features", features)
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)

@@ -66,7 +66,7 @@ class Answer(torch.nn.Module):
 
 def loaded(name, device, batches=BATCHES):
     """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to
-    try. On a CPU and on an emulated GPU the largest models get smaller pictures, if they accept any size."""
+    try. On the CPU and on AMD GPUs (emulated) the largest models get smaller pictures, if they accept any size."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
     if kind == "timm":
