@@ -34,7 +34,7 @@ inline u16 to_bf16(f32 x) {
 }
 
 /// The format of an 8-bit float: the number of exponent bits, and the kind. FNUZ is the kind of gfx94x (no infinity,
-/// one NaN, no negative zero), OCP that of gfx12.
+/// one NaN, no negative zero), OCP is the kind of gfx12.
 struct Float8 {
   int exponent_bits = 4;
   bool fnuz = false;
@@ -57,7 +57,7 @@ inline f32 flushed(f32 x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::cop
 u32 reversed_bits(u32 x);
 u64 reversed_bits(u64 x);
 
-/// Returns IEEE minNum or maxNum, with -0 below 0: if one operand is NaN, the result is the other.
+/// Returns IEEE minNum or maxNum, with -0 below 0: if one operand is NaN, the result is the other operand.
 template <class T>
 T minimum_number(T a, T b) {
   if (a != a) return b;
@@ -71,7 +71,7 @@ T maximum_number(T a, T b) {
   return a > b || (a == b && !std::signbit(static_cast<f32>(a))) ? a : b;
 }
 
-/// Returns the median of three numbers; if one is NaN, the smallest of the others.
+/// Returns the median of three numbers; if any is NaN, the smallest of the numbers that are not NaN.
 template <class T>
 T median_number(T a, T b, T c) {
   if (a != a || b != b || c != c) return minimum_number(minimum_number(a, b), c);
@@ -96,13 +96,13 @@ To to_integer(From x) {
   return wide >= high ? std::numeric_limits<To>::max() : static_cast<To>(wide);
 }
 
-/// Returns `count` bits from bit `first` on; the hardware uses the low five bits of `first` and `count`.
+/// Returns `count` bits of x from bit `first` on; the hardware uses only the low five bits of `first` and `count`.
 u32 bit_field(u32 x, u32 first, u32 count);
 i32 signed_bit_field(i32 x, u32 first, u32 count);
-/// Returns four bytes; `selector` chooses each from the bytes of `high` and `low`, signs or constants (v_perm_b32).
+/// Returns four bytes; `selector` makes each a byte of `high` or `low`, a repeated sign bit or a constant (v_perm_b32).
 u32 permuted_bytes(u32 high, u32 low, u32 selector);
 /// True if x belongs to one of the classes in `mask` (v_cmp_class). Bit 0: signalling NaN; bit 1: quiet NaN; bits 2 to
-/// 9: the classes from -infinity to +infinity. `quiet`, `denormal`: properties of x in its own format.
+/// 9: the classes from -infinity to +infinity. `quiet`: x is a quiet NaN; `denormal`: x is denormal in its own format.
 bool has_class(f64 x, bool quiet, bool denormal, u32 mask);
 bool has_class(f32 x, u32 mask);
 bool has_class(f64 x, u32 mask);

@@ -461,7 +461,7 @@ std::string canonical_name(std::string name) {
   if (name.starts_with("ds_")) replace_each(name, older_lds);
   auto alias = aliases().find(name);
   if (alias != aliases().end()) return alias->second;
-  if (name.starts_with("v_")) replace_first(name, "_num_f", "_f");  // gfx12 has other names for minima
+  if (name.starts_with("v_")) replace_first(name, "_num_f", "_f");  // gfx12's minima and maxima, such as v_min_num_f32
   return name;
 }
 

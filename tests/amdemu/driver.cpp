@@ -142,7 +142,7 @@ void Driver::run_first(Stream* stream) {
   ++stream->done;
 }
 
-/// Runs the first queued work of each other stream, unless this work waits for an event that was not reached yet. Work
+/// Runs the first queued work of each other stream, unless this work waits for an event that is not reached yet. Work
 /// of different streams may run in any order.
 void Driver::run_others(Stream* stream) {
   std::vector<Stream*> others(streams.begin(), streams.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of libamdhip64 that Weft and the tests call, as AMD's documentation of ROCm 6 and 7 describes them.
-// This library refuses some mistakes that the real one accepts.
+// This library refuses some wrong calls that AMD's library accepts.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -121,7 +121,7 @@ int fill(void* to, unsigned value, size_t count, int width, void* stream) {
   });
 }
 
-/// Returns the code object for a chip from a bundle of clang; returns the image itself if it is no bundle.
+/// Returns the code object for a chip from a bundle of clang, or null; returns an image that is no bundle unchanged.
 const void* unbundled(const void* image, const std::string& chip) {
   const char* bytes = static_cast<const char*>(image);
   constexpr size_t magic_bytes = 24;

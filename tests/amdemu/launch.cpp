@@ -28,8 +28,8 @@ namespace {
 
 // --- instructions ----------------------------------------------------------------------------------------------------
 
-/// Returns the number of vector registers of a wave. Where accumulation registers are in the same file, they are the
-/// last of these registers.
+/// Returns the number of vector registers of a wave. From CDNA 2 on this number includes the accumulation registers,
+/// which begin at first_accumulator().
 u32 granted_registers(const Kernel& kernel) { return ((kernel.resource1 & 63) + 1) * 8; }
 u32 first_accumulator(const Kernel& kernel) {
   return kernel.object->is_cdna2_or_later() ? ((kernel.resource3 & 63) + 1) * 4 : 0;
@@ -83,7 +83,7 @@ void count(Wave& w, const Instruction& i) {
   }
 }
 
-/// Executes an instruction with DPP. Lanes without a valid source lane are not written; with bound_ctrl they read zero.
+/// Executes an instruction with DPP. A lane without a valid source lane reads zero if bound_ctrl, else is not written.
 void execute_dpp(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const u64 active = w.exec_mask();
@@ -194,7 +194,7 @@ void set_scalars(Wave& w, const Launch& launch) {
   if (k.properties & 4) push(0);  // there is no queue
   if (k.properties & 8) push(address_of(launch.arguments.data()));
   if (k.properties & 16) push(0);  // no dispatch id
-  if (k.properties & 32) push(0);  // private memory is addressed by lane
+  if (k.properties & 32) push(0);  // no flat_scratch base: private memory is addressed by lane
   if (k.properties & 64) w.s[next++] = k.private_bytes;
   if (const u32 words = k.preload & 127; words > 0) {
     std::memcpy(&w.s[next], launch.arguments.data() + 4 * (k.preload >> 7), 4 * words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MFMA (CDNA, waves of 64) and WMMA (RDNA 3 and 4, waves of 32): which lane and register holds which element, and the
-// product. Sums run along the depth in order, each step fused; a real chip may add and round in another order.
+// product. Sums run along the depth in order, by fused multiply-adds; a real chip may add and round in another order.
 #include <array>
 #include <vector>
 
@@ -141,8 +141,8 @@ Place sum_place(const MatrixShape& s, int word, u32 lane) {
   return {l / 4, word, l % 4};
 }
 
-/// Reads A and B of one block. Groups of `rows` lanes belong to the blocks in turn. A lane holds `each` consecutive
-/// elements of a row of A or of a column of B.
+/// Reads A and B of one block. Each group of s.rows lanes belongs to the next block, in turn. A lane holds `each`
+/// consecutive elements of a row of A and of a column of B.
 template <class T>
 void read_factors(const Wave& w, const Instruction& i, int block, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -202,8 +202,8 @@ void mfma(Wave& w, const Instruction& i) {
 
 // --- WMMA ------------------------------------------------------------------------------------------------------------
 
-/// Reads A and B. On gfx11 a lane holds a whole row of A (or column of B), and lane + 16 holds a copy of it. On gfx12
-/// each half of the wave holds half of every row.
+/// Reads A and B. On gfx11 lanes l and l + 16 both hold the whole row l of A and column l of B. On gfx12 each of these
+/// two lanes holds half of the row and of the column.
 template <class T>
 void read_wave_factors(const Wave& w, const Instruction& i, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;

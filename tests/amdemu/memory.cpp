@@ -98,7 +98,7 @@ void count_lines(Wave& w, const u64* addresses, u32 bytes) {
   w.counters.lines += count;
 }
 
-/// Counts bank conflicts: there are 32 banks, each one word wide; lanes that read the same word share one access.
+/// Counts the bank conflicts of 32 lanes at a time, with 32 banks of one word. Repeated accesses to a word count once.
 void count_conflicts(Wave& w, const u32* addresses, u32 bytes) {
   const u64 active = w.exec_mask();
   for (u32 first = 0; first < w.lanes; first += 32) {
@@ -158,8 +158,8 @@ void move_lanes(Wave& w, const MemoryShape& m, const Operand& data, Pointer poin
   });
 }
 
-/// Moves the data of all lanes as one block if they are adjacent and in the region of the last access; otherwise
-/// returns false.
+/// Moves the data of all lanes as one block; returns false unless all lanes are active, have at least 4 bytes each, and
+/// have adjacent addresses in the region of the last access.
 bool move_block(Wave& w, const MemoryShape& m, const Operand& data, const u64* addresses) {
   if (m.bytes < 4 || w.exec_mask() != w.all_lanes()) return false;
   for (u32 l = 1; l < w.lanes; ++l) {
@@ -339,7 +339,7 @@ struct Buffer {
   bool is_private() const { return base >> 32 == private_buffer; }
 };
 
-void buffer_access(Wave& w, const Instruction& i) {  // operands: data, address or off, descriptor, scalar offset
+void buffer_access(Wave& w, const Instruction& i) {  // operands: data, address or "off", descriptor, scalar offset
   const Modifiers& mods = i.modifiers;
   const MemoryShape& m = i.memory;
   const int first = m.kind == MemoryKind::to_lds ? 0 : 1;

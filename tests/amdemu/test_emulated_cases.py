@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, where the CPU computes containers.
-Also tests division, open channels, and nodes that read values which a product stores in 16 bits."""
+"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU; the CPU computes the containers.
+Also tests division, open channels, and nodes that read a product's result, which is stored in 16 bits."""
 import json
 import re
 import sys
@@ -27,8 +27,8 @@ def test_empty_reductions_and_containers():
 
 
 def readers_of_a_product():
-    """Returns a product, and nodes that read its result in other orders: at positions known only in the run, in running
-    sums, sorted, or reflected."""
+    """Returns a model of a product and of nodes that read its result in other orders: at positions known only in the
+    run, in running sums, sorted, or reflected."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),

@@ -69,7 +69,7 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
 
 
 def both_ways(path):
-    """Makes a recurrent network of two layers in both directions; the number of steps is a size of the input."""
+    """Makes a recurrent network of two bidirectional layers; the number of steps is a size of the input."""
     draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"
     for layer, (width, op) in enumerate([(4, "LSTM"), (10, "GRU")]):
         gates, names = {"LSTM": 4, "GRU": 3}[op], [f"{name}{layer}" for name in "wrb"]
@@ -145,7 +145,7 @@ def test_auto_takes_the_cpu_if_the_weights_exceed_the_memory_of_the_gpu(tmp_path
 
 
 def test_a_program_may_have_no_kernel(tmp_path):
-    """A model of strings alone runs on the CPU."""
+    """A model that computes only strings runs on the CPU, without kernels."""
     node = helper.make_node("StringConcat", ["a", "b"], ["y"])
     ports = [[helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in names] for names in (["a", "b"], ["y"])]
     graph = helper.make_graph([node], "g", *ports)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of 8-bit floats on emulated AMD GPUs equal those of ref. Chips whose matrix unit has the type use it;
+"""Products of 8-bit floats on emulated AMD GPUs equal those of ref. Chips with a matrix unit for the type use it;
 other chips multiply f16."""
 
 import numpy as np

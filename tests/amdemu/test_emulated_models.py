@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. The emulator
 delays the work of streams as long as possible, so that a missing wait gives a wrong answer. Memory is NaN at first;
-races and invalid addresses end a run. In a plain run, tests and models that have several chips run on one of them, a
-different one each day."""
+races and invalid addresses end a run. Of each test for several chips or models, a plain run takes a third of the cases,
+a different third each day."""
 import json
 import os
 import re
@@ -103,8 +103,8 @@ def save(graph, path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
     """Convolutions of few pixels and many channels are split along k: a second kernel adds the parts and runs the
-    epilogue. One convolution has two groups with channels that do not fill whole vectors; another has bytes and a
-    padding value other than zero. A quantised convolution with a short k is not split."""
+    epilogue. One convolution has two groups with channels that do not fill whole vectors; another has int8 inputs and
+    pads with a value other than zero. A quantised convolution with a short k is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])
@@ -161,8 +161,8 @@ def test_tiles_for_any_size(chip, tmp_path):
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
-    """Rows whose keys are all masked, as in BERT, give finite numbers: the mask is the lowest f32, which f16 cannot
-    represent, and -inf in its place would give NaN."""
+    """Rows whose keys are all masked, as in BERT, give finite numbers. The mask is the lowest f32, which f16 cannot
+    represent; rounded to -inf it would give NaN."""
     g = main_kernels.Graph()
     batch, length, heads, d = 2, 24, 2, 16
     x = g.stored("x", batch, length, heads * d)

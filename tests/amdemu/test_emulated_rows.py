@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import emulated
 
-NODES = {  # output -> its nodes: a reduction or norm of x[n, 6, h, w], mostly after and before elementwise nodes
+NODES = {  # output -> its nodes: a reduction or norm of x[n, 6, h, w], mostly between elementwise nodes
     "mean": [("Mul", "x x", {}), ("ReduceMean", "_ pixels", {"keepdims": 1}), ("Sigmoid", "_", {})],
     "last": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("Abs", "_", {}), ("ReduceMean", "_ middle", {"keepdims": 0}), ("Sigmoid", "_", {})],
     "largest": [("Neg", "x", {}), ("ReduceMax", "_ pixels", {"keepdims": 0}), ("Relu", "_", {})],

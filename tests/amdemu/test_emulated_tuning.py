@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning through the real HIP code on the emulator: times measured on the emulator mean nothing; everything else is as
-on a real chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured in competition with Weft's own
+"""Tuning through the real HIP code on the emulator: the measured times mean nothing; everything else is as on a real
+chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured in competition with Weft's own
 products and convolutions."""
 import json
 import os
@@ -55,7 +55,7 @@ def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
     saved = run(tmp_path, "explain", tmp_path / "m.weft", "--device", "amd:0", file="library.db")
     assert not re.search("hipblaslt|miopen", saved)
 
-    # The first candidate tile of each problem, then the second.
+    # Chooses the first candidate tile of each problem, then the second, by invented times.
     tiles = {}
     for t in tunings:
         if t["candidate"] not in LIBRARIES:

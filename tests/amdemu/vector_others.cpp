@@ -126,7 +126,7 @@ bool scale_for_division(T& x, T denominator, T numerator) {
              tiny = quotient_is_denormal(numerator, denominator);
   if (is_denormal(denominator)) {
     x = up;
-  } else if (tiny_inverse && tiny) {  // AMD's text multiplies by 2^scale here, which overflows
+  } else if (tiny_inverse && tiny) {  // AMD's manual multiplies by 2^scale here, which overflows
     if (denominator_given) x = std::ldexp(x, -Limits::scale);
     return true;
   } else if (tiny_inverse) {

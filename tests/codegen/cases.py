@@ -2,7 +2,7 @@
 """Cases of the kernels in samples.cpp, samples_gemm.cpp and samples_groups.cpp: inputs, run-time sizes, and the
 expected results, computed by numpy.
 
-A Case says how to launch one kernel."""
+A Case is one launch of a kernel: its inputs, parameters and expected results."""
 import math
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Case:
     tolerance: float  # allowed |got - expected| / max(1, |expected|); 0: must be equal
     blocks: int = 1  # work groups on a GPU
     threads: int = 256
-    tasks: int = 1 << 20  # on a CPU: more than exist, because kernels stop after their last task
+    tasks: int = 1 << 20  # on a CPU; may exceed the number of tasks, because kernels stop after the last task
     scratch: int = 1 << 20
     shared: int = 0  # on a GPU: bytes of dynamic shared memory
     cluster: int = 1  # on a GPU: blocks of a cluster

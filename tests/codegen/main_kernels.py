@@ -17,9 +17,9 @@ import resources
 AMD = resources.CHIPS
 NVIDIA = ["sm_80", "sm_90a"]
 
-# The elementwise function in the epilogue identifies the kernel. relu: a product with constant weights; tanh: a product
-# of two inputs; sigmoid: a product of one row; abs: a 3x3 convolution; neg: a 1x1 convolution; erf: a depthwise
-# convolution.
+# The function in the epilogue identifies the kernel of a product or convolution. relu: a product with constant weights;
+# tanh: a product of two inputs; sigmoid: a product of one row; abs: a 3x3 convolution; neg: a 1x1 convolution; erf: a
+# depthwise convolution.
 
 
 class Graph:
@@ -104,8 +104,8 @@ MATRIX_CLOCKS = {"gfx90a": 32, "gfx942": 16, "gfx1100": 32, "gfx1151": 32, "gfx1
 
 def matrix_share(loop, chip):
     """Estimates how busy the matrix unit is: its clocks divided by the clocks of the busiest of three units. These are
-    the matrix unit, the vector unit, and local memory, which moves 32 bytes a clock for each SIMD (16 bytes a lane).
-    Waits are not counted."""
+    the matrix unit, the vector unit, and local memory. An access to local memory moves 16 bytes per lane, at 32 bytes
+    per clock and SIMD. Waits are not counted."""
     if chip not in MATRIX_CLOCKS or not loop["matrix"]:
         return None
     wide = chip.startswith("gfx9")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of kernels that only some chips have or that read operands without packing: products of few rows (all GPUs),
+// Samples of kernels that read operands without packing: products of few rows (gemv for all GPUs, gemv_mma for some),
 // and for sm_90a products and attention by warp groups. Products: buffers A, B, bias, C; sizes batch, m, n, k;
 // A[b, m, k], B[b, n, k]. Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all
 // dense, causal, scaled by 1/8.
@@ -12,7 +12,7 @@
 using namespace weft;
 using namespace weft::kernel;
 
-/// Calls product(sizes, a, b, store) with Direct operands (gemm_operand.h).
+/// Calls product(sizes, a, b, store) for relu(A B + bias), with Direct operands (gemm_operand.h).
 template <class T, class L, class Product>
 WEFT_INLINE void direct_product(const L& weft_launch, const Product& product) {
   using Acc = typename SumOf<T>::type;
@@ -68,7 +68,7 @@ GROUPS(e4m3_128x128, f8e4m3fn, 128, 128, 2, 1, 4, 1)
 GROUPS(e4m3_128x64, f8e4m3fn, 128, 64, 2, 1, 6, 1)
 GROUPS(e5m2_128x64_split2, f8e5m2, 128, 64, 2, 1, 4, 2)
 
-/// Computes causal attention: attend(sizes, q, k, v, keys_of, store).
+/// Calls attend(sizes, q, k, v, keys_of, store) for causal attention.
 template <class T, class L, class Attend>
 WEFT_INLINE void causal(const L& weft_launch, const Attend& attend) {
   const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);
@@ -91,8 +91,8 @@ WEFT_INLINE void causal(const L& weft_launch, const Attend& attend) {
       [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes)
           WEFT_LAMBDA { store(y + ((batch * h + head) * sq + query) * d + col, v, lanes); });
 }
-/// Attention by warp groups. The first `Hidden` keys (an even number) are masked by the lowest f32 or, where blocks
-/// share the keys, by -1e9.
+/// Computes attention by warp groups. The first `Hidden` keys (an even number) are masked by the lowest f32 or, where
+/// blocks share the keys, by -1e9.
 template <class T, int D, int Groups, int Split, int Hidden = 0, class L>
 WEFT_INLINE void causal_groups(const L& launch) {
   causal<T>(launch, [&](const auto& s, auto q, auto k, auto v, const auto& keys_of, const auto& store) WEFT_LAMBDA {
@@ -106,7 +106,7 @@ WEFT_INLINE void causal_groups(const L& launch) {
         store);
   });
 }
-/// Attention of few rows. The first `Hidden` keys are masked by the lowest f32.
+/// Computes attention of few queries. The first `Hidden` keys are masked by the lowest f32.
 template <class T, int D, int Rows, int Split, int Hidden = 0, class L>
 WEFT_INLINE void causal_few(const L& launch) {
   causal<T>(launch, [&](const auto& s, auto q, auto k, auto v, const auto& keys_of, const auto& store) WEFT_LAMBDA {

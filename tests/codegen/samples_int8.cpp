@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer matrix products as generated kernels call them: C[m, n] = A[m, k] B[k, n], B packed, k a multiple of 4.
-// Sizes: m, n, k.
+// Matrix products of integers (for AMX also of bf16) as generated kernels call them: C[m, n] = A[m, k] B[k, n]; B is
+// packed, k a multiple of 4. Sizes: m, n, k.
 #include "gemm.h"
 
 using namespace weft;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample kernels compile for every family of chips, products with the chip's matrix instruction. Spills are
-checked. On this CPU the sample kernels also run, without and with checks, and are compared with numpy.
+"""The sample kernels compile for every family of chips, without spills; products use the chip's matrix instruction. On
+this CPU the sample kernels also run, without and with checks, and are compared with numpy.
 
-A plain run compiles one of the three files of samples for each chip, a different one each day.
+A plain run compiles one of three sample files for each chip, a different file each day.
 
 WEFT_KC names the compiler driver; the default is that of the release build.
 """
@@ -93,7 +93,7 @@ def test_cpu_compiles(family, name, tmp_path):
 INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpwssd"),
          ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
         ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd"),
-        ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: the kernel for quads (units of four)
+        ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: MacQuads, with units of four numbers
 
 
 @pytest.mark.parametrize("chip,features,register,count,instruction", INT8)
@@ -104,7 +104,7 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     # A loop: the code between two jumps, where the second one jumps backwards.
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
-    # Drops narrow tiles of MacInt8 on chips without its instruction: they also shift, and no product uses them.
+    # Drops the narrow tiles of MacInt8 on chips without vpdpbusd: they also shift, and no product uses them.
     tiles = [body for body in tiles if "\tvpsrad\t" not in body]
     assert tiles, f"no loop of {count} {instruction} on {register}"
     assert not any(re.search(r"%[yz]mm\d+, -?\d*\(%rsp\)", body) for body in tiles), "the tile is spilled"
@@ -121,7 +121,7 @@ WEFT_KERNEL(rounded_row) {
 
 
 def test_rounding_to_bf16(tmp_path):
-    """The relu of a tile's row and its rounding to bf16 take one instruction for each register and each pair of them."""
+    """For a row of a tile, relu takes one instruction per register, and rounding to bf16 one per pair of registers."""
     (tmp_path / "row.cpp").write_text(ROUNDED_ROW)
     text = compile_sample(tmp_path / "row", ZEN4, tmp_path / "row.so", "--asm")
     found = [len(re.findall(rf"\t{name}\t[^\n]*%zmm\d+\n", text)) for name in ("vmaxps", "vcvtne2ps2bf16")]
@@ -143,7 +143,7 @@ WEFT_KERNEL(few_columns) {
 
 
 def test_few_columns_of_bf16(tmp_path):
-    """With one vector of columns, each product broadcasts its row from memory: an own load would take 30 % more time."""
+    """For one vector of columns, each multiplication broadcasts A from memory: a separate load would cost 30 % more."""
     (tmp_path / "few.cpp").write_text(FEW_COLUMNS)
     text = compile_sample(tmp_path / "few", ZEN4, tmp_path / "few.so", "--asm")
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
@@ -152,7 +152,7 @@ def test_few_columns_of_bf16(tmp_path):
 
 @pytest.mark.parametrize("instruction", ["tdpbusd", "tdpbf16ps"])
 def test_products_of_amx(instruction, tmp_path):
-    """There is a loop of four products of register tiles and of the four loads that they need."""
+    """The code has a loop with four products of tile registers and with the four loads that they need."""
     features = "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16"
     text = compile_sample("samples_int8", "x86-64-v4", tmp_path / "amx.so", "--asm", "--features", features)
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)

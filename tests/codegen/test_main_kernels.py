@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernels that take most time (main_kernels.py), for each chip. Registers, local memory and occupancy are within a
 budget, and nothing is spilled. The inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
-access names its address space. A plain run takes half of the chips, in f32 or f16, and other ones each day; --release
-(WEFT_TEST_FULL) takes all. WEFT_UPDATE=1 writes the budgets anew."""
+access names its address space. A plain run takes half of the chips, each in f32 or f16; the choice changes each day.
+--release (WEFT_TEST_FULL) takes all. WEFT_UPDATE=1 writes new budgets."""
 import collections
 import json
 import os

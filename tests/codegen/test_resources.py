@@ -12,7 +12,7 @@ from places import DAY, IS_FULL
 CHIPS = ["gfx90a", "gfx1030", "gfx1151", "gfx1200", "gfx908"]
 ALIKE = ["gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1152"]
 SHARE = 12 if IS_FULL else 24  # a partial run takes one of this many parts of the cases
-FEWEST_WAVES = 2  # fewest waves of a SIMD: fewer cannot hide a load
+FEWEST_WAVES = 2  # per SIMD: a single wave cannot hide the latency of a load
 
 
 @pytest.mark.parametrize("chip", [*CHIPS, *ALIKE] if IS_FULL else CHIPS)

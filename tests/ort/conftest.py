@@ -9,7 +9,7 @@ from places import BUILD
 
 LIBRARY = BUILD / "lib/libweft-onnxruntime.so"
 
-# Without onnxruntime's headers the build omits the provider; if they are there, a missing library is a failure.
+# Without onnxruntime's headers the build omits the provider; with the headers, a missing library is a failure.
 collect_ignore_glob = [] if LIBRARY.exists() or (BUILD / "onnxruntime/usr").exists() else ["test_*.py"]
 
 

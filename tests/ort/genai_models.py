@@ -42,7 +42,7 @@ class Decoder:
     accuracy: int = 4  # accuracy_level of int4 products
     qdq: bool = False  # int4 weights in DequantizeLinear nodes
     sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
-    tied: bool = False  # int4: the embedding is the last product's matrix
+    tied: bool = False  # int4: the last product uses the embedding as its weights
     ids: str = "int64"
     lora: int = 0  # rank of an adapter for each attention's last product; callers may override its weights
     seed: int = 0
@@ -110,7 +110,7 @@ class Graph:
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
 
     def dequantized_matmul(self, x, name, k, n, scale):
-        """Returns the product of `matmul`, with the weights [k, n] dequantised by a separate node."""
+        """Returns the same product as `matmul`, but with the weights [k, n] dequantised by a separate node."""
         packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
         self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
         scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
@@ -202,7 +202,7 @@ class Graph:
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
-        """Returns y plus the product with an adapter's weights, which are 0 if no adapter is given."""
+        """Returns y + x A B; A and B are the weights of an adapter, 0 if no adapter is given."""
         d, at, parts = self.d, f"layers.{layer}.lora", []
         for part, dims in (("A", [d.heads * d.head, d.lora]), ("B", [d.lora, d.hidden])):
             self.inputs.append((self.weight(f"{at}.{part}", np.zeros(dims, self.type)), self.element, dims))
@@ -214,14 +214,14 @@ class Graph:
         return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
 
     def expert_weight(self, name, n, k):
-        """Returns the weights [experts, n, k] of one layer of all experts (in int4 packed, with their scales) and its
-        bias."""
+        """Returns the names of one layer's weights [experts, n, k] and bias. int4 weights are packed, and their scales
+        follow them."""
         count, scale = self.d.experts, 1 / np.sqrt(k)
         bias = self.weight(name + ".bias", self.normal(count, n))
         if self.d.precision != "int4":
             return [self.weight(name + ".weight", self.normal(count, n, k, scale=scale)), bias]
         scales = (scale / 4.6 * self.random.uniform(0.7, 1.3, (count, n, k // 32))).astype(np.float32)
-        scales *= self.random.choice(np.array([-1, 1], np.float32), scales.shape)  # the quantiser's scales have signs too
+        scales *= self.random.choice(np.array([-1, 1], np.float32), scales.shape)  # quantisers make negative scales too
         packed = self.random.integers(0, 256, (count, n, k // 2), np.uint8)
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 

@@ -68,7 +68,7 @@ def steps(model, ids, count, **search):
 def compare(theirs, ours):
     """Returns "equal": the number of steps before the first step with different tokens; "apart": the largest difference
     of logits until the end of this step; "gap": how far the two tokens are apart in the logits of `theirs`. Both
-    differences are relative to the largest logit."""
+    differences are divided by the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))
@@ -98,7 +98,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """Decodes prompts of 100 lengths, some of them also beside a shorter prompt. Short prompts come first."""
+    """Decodes prompts of 100 lengths, some also in a batch with a shorter prompt. Two short runs come first."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)

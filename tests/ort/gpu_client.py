@@ -134,7 +134,7 @@ def device_ids():
 
 @question
 def user_stream():
-    """Queues work on the user's stream; its results are ready once the program has waited for that stream."""
+    """Queues a run on the user's stream; its results are ready once the program has waited for this stream."""
     own = stream()
     made = session(mlp(), {"user_compute_stream": str(own.value)})
     plain = error(made.run(None, {"x": X})[0])
@@ -197,8 +197,8 @@ def external_allocator():
 
 @question
 def arena_strategies():
-    """Returns for each strategy the sizes of a run's allocations minus 256 bytes: input f32[100, 64], output
-    f32[100, 8] and working memory."""
+    """Returns for each strategy the sizes in bytes of a run's allocations, without the 256 bytes that each has for
+    alignment: input f32[100, 64], output f32[100, 8] and working memory."""
     sizes = {}
     for strategy in ("kNextPowerOfTwo", "0", "kSameAsRequested", "1"):
         own = Allocator()

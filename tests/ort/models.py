@@ -30,7 +30,7 @@ def mlp(seed=0, width=64):
 
 
 def convolution():
-    """Returns a convolution of 3 x 3, for which there are several kernels."""
+    """Makes a model of a 3 x 3 convolution, for which Weft has several kernels."""
     return model([helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1, 1, 1, 1])],
                  [("x", TensorProto.FLOAT, [1, 32, 24, 24])], [("y", TensorProto.FLOAT, [1, 32, 24, 24])],
                  [("w", numbers(32, 32, 3, 3))])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of this folder on each stock wheel of onnxruntime that the provider supports, oldest first:
+"""Runs the tests of this folder on several older stock wheels of onnxruntime, oldest first:
 
     python tests/ort/on_wheels.py [VERSION ...] [-- ARGUMENTS OF PYTEST]
 
 Wheels are installed below the build folder once, beside the packages of this Python. `./x test --release` runs this
-script; every test run uses the installed wheel, 1.32.0."""
+script; other test runs use the installed wheel, 1.32.0."""
 import os
 import pathlib
 import subprocess

@@ -3,9 +3,9 @@
 
     PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N [--first K]] [--match TEXT] [--json FILE] [--processes N]
 
-A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Each
-group of a few cases runs in a new process, so that a crash loses a single case. `--provider` names another provider of
-this onnxruntime, which is then compared in the same way.
+A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. The
+cases run in new processes. After a crash another process runs the remaining cases, so that a crash loses a single case.
+`--provider` names a provider that is compared in place of Weft.
 """
 import argparse
 import collections

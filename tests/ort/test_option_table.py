@@ -88,7 +88,7 @@ EFFECTS = {}
 
 def effect(*names, value="1", **beside):
     """Registers a test that an option has an effect: `seen(trial, options)` returns whether the effect is observed.
-    `beside`: further options that the option needs, a string or a function of the trial."""
+    `beside`: further options that the option needs; a value is a string, or a function that returns it for a trial."""
 
     def register(seen):
         for name in names:
@@ -209,7 +209,7 @@ def _(trial, options):
 @effect("mem_limit", "gpu_mem_limit", value="1000")
 @effect("default_memory_arena_cfg", value="max_mem:1000", gpu_mem_limit="1000000000")
 def _(trial, options):
-    return trial.run(options)[0] is None or trial.assigned != {models.NAME: 3}  # nodes that need more are left to the CPU provider
+    return trial.run(options)[0] is None or trial.assigned != {models.NAME: 3}  # else the CPU provider has them
 
 
 class Malloc:

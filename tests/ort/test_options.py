@@ -51,7 +51,7 @@ def test_precisions_that_exclude_each_other():
 
 
 def calibration(form):
-    """Returns a calibration table for the two operands of the product, in the form of one calibrator."""
+    """Returns a calibration table for the inputs of the two products, in the format `form`."""
     import json
     import struct
 
@@ -92,7 +92,7 @@ def test_int8_by_calibration_table(spelling, form, tmp_path, exact):
 
 
 def test_a_calibration_table_reaches_models_of_fixed_sizes(tmp_path, exact):
-    """AMD's own provider quantises a model only where its sizes are open."""
+    """Weft quantises a model of fixed sizes too; AMD's own provider needs open sizes for a table to have an effect."""
     (tmp_path / "table").write_text(calibration("numbers"))
     options = {"migraphx_int8_enable": "1", "migraphx_int8_calibration_table_name": str(tmp_path / "table")}
     fixed = mlp()

@@ -33,8 +33,8 @@ def test_a_session_by_name(name):
 
 
 def test_the_name_that_onnxruntime_keeps_for_itself():
-    """onnxruntime's Python package drops this name silently; after register() the session has the provider, and lists
-    the name."""
+    """onnxruntime's Python package silently drops MIGraphXExecutionProvider; after register() a session has a provider
+    of this name, and lists it."""
     made = session(mlp(), name="MIGraphXExecutionProvider")
     assert made.get_providers() == ["MIGraphXExecutionProvider", "CPUExecutionProvider"]
     assert assigned(made) == {NAME: 3}
@@ -94,8 +94,8 @@ def by_names(proto, *names):
 
 @pytest.mark.parametrize("names", [("MIGraphXExecutionProvider", NAME), (NAME, "ROCMExecutionProvider")])
 def test_two_names_in_one_session(names, capfd):
-    """The first provider takes the nodes that compile. The second one, which gets none, does not warn that the session
-    runs on the CPU."""
+    """The first provider takes the nodes that compile. The second provider gets none, but does not warn that the
+    session runs on the CPU."""
     made, proto, x = by_names(mixed(), *names), mixed(), {"x": numbers(3, 64)}
     assert assigned(made) == {names[0]: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err

@@ -32,8 +32,8 @@ def convnet():
 
 
 def loop(reads_outer_values):
-    """Makes a model of five trips of a loop whose state is a tensor of a free size. The value that each trip adds comes
-    from outside the loop, or is carried."""
+    """Makes a model of a loop of five trips; its state is a tensor of open size. The value that each trip adds comes
+    from outside the loop, or is carried by the loop."""
     port = lambda name, kind=TensorProto.FLOAT, dims=("n", 20): helper.make_tensor_value_info(name, kind, dims)
     carried = [] if reads_outer_values else ["w"]
     nodes = [helper.make_node("Tanh", ["s"], ["t"]), helper.make_node("Add", ["t", *(carried or ["x"])], ["u"]),

@@ -147,7 +147,7 @@ def llama(width=64, layers=2, heads=8, kv_heads=4, room=16, past=5):
 
 
 def vit(width=64, layers=1, heads=8):
-    """Returns a vision transformer: a convolution that computes patches of a picture, then an encoder."""
+    """Returns a vision transformer: a convolution that embeds the patches of a picture, then an encoder."""
     net = Net()
     x = net.op("Conv", net.floats("picture", ["batch", 3, 32, 32], 2, 3, 32, 32), net.weight(width, 3, 8, 8, scale=0.1), strides=[8, 8])
     x = net.op("Transpose", net.op("Reshape", x, net.shape(0, width, -1)), perm=[0, 2, 1])

@@ -46,7 +46,7 @@ def test_all_tests_are_taken_in_three_days(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = rotates\n")
     every, days = taken(tmp_path, 7, full="1"), [taken(tmp_path, day) for day in (7, 8, 9)]
     assert len(every) == 11 and set.union(*days) == every
-    assert sum(map(len, days)) == len(every) + 2  # test_always runs each day, all others on one
+    assert sum(map(len, days)) == len(every) + 2  # test_always runs on each of the three days, all other tests on one
     for day in days:
         squares = [name.partition("[")[2].rstrip("]").split("-") for name in day if name.startswith("test_square")]
         assert [{words[i] for words in squares} for i in (0, 1)] == [{"f32", "bf16", "f16"}, {"a", "b", "c"}]

@@ -102,7 +102,7 @@ def test_dlpack(dtype, number, kind, code, bits):
         data = np.array([sum(int(e) << (bits * i) for i, e in enumerate(each[k:k + 8 // bits])) for k in range(0, COUNT, 8 // bits)],
                         np.uint8)
     assert np.array_equal(model(DlpackTensor(data, code, bits, 1, [COUNT])), wanted.astype(np.float32))
-    if bits < 8:  # a type below 8 bits may also store an element in a whole byte, as torch.float4_e2m1fn_x2
+    if bits < 8:  # an element of DLPack may also be a byte of several lanes, as in torch.float4_e2m1fn_x2
         lanes = 8 // bits
         even = COUNT // lanes * lanes
         assert np.array_equal(model(DlpackTensor(data, code, bits, lanes, [COUNT // lanes])), wanted[:even].astype(np.float32))
@@ -137,7 +137,7 @@ def test_without_ml_dtypes(monkeypatch):
 def test_axes_that_change_places(dtype, number, kind, code, bits, size):
     """Checks the copy that exchanges the last two axes; it transposes square blocks in registers."""
     if bits < 8:
-        size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
+        size = size[:-1] + (size[-1] // 4 * 4,)  # whole bytes, of up to four elements
     axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]
     graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"], perm=axes)], "g", [helper.make_tensor_value_info("x", number, size)],
                               [helper.make_tensor_value_info("y", number, None)])

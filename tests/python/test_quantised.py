@@ -51,8 +51,7 @@ def test_node_cases():
 
 
 class Network:
-    """A network of convolutions between QuantizeLinear and DequantizeLinear, as onnxruntime's tool writes it. Also
-    computes the same network in integers, for comparison."""
+    """A network of convolutions between QuantizeLinear and DequantizeLinear, as onnxruntime's tool writes it."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)

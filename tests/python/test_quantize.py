@@ -35,7 +35,8 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: largest over smallest channel."""
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: factor between the
+    weights of the first and of the last channel."""
     r = rng()
 
     def weight(*dims):
@@ -282,7 +283,7 @@ def rest_of(y):
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """A layer with massive inputs gets a scale for each row in each run; with int8 the other's scale is fixed."""
+    """A layer with massive inputs gets a scale for each row in each run; with int8 the other layer's scale is fixed."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -520,7 +521,7 @@ def test_int4_gives_few_layers_eight_bits_that_lose_most_for_their_size(tmp_path
 
 
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
-    """For weights with outliers, HQQ makes the error smaller in the norm that it minimises."""
+    """For weights with outliers, HQQ has a smaller error than rounding to nearest, in the norm that HQQ minimises."""
     model = products()
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
     w[::17, ::5] *= 8
@@ -662,8 +663,8 @@ def test_layers_of_16_bits_that_stay_in_floats_keep_their_weights(tmp_path):
 
 
 def with_bodies(opset=19):
-    """Returns a convolution, a bidirectional LSTM, and an If with three products: one weight is in the branch, one in
-    the main graph, one from a Constant node."""
+    """Returns a convolution, a bidirectional LSTM, and an If with three products in its branches. One product's weight
+    is in the branch, one in the main graph, one from a Constant node."""
     r = rng(6)
 
     def weight(*dims):
@@ -837,7 +838,7 @@ def test_a_budget_that_cannot_be_met_says_by_how_much(tmp_path):
 @pytest.mark.parametrize("share", [1.5, 0.9, 0.5, 0.1, 1e-6])
 @pytest.mark.parametrize("to", ["int8", "fp8", "int8-dynamic", *WEIGHTS])
 def test_budgets_of_every_target(tmp_path, to, share):
-    """The answers of the file are within the budget; or the error states the least loss, and no file is left."""
+    """Either the answers of the file are within the budget, or the error states the least loss and no file is left."""
     model, data = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional(), data_for(to)
     out, whole = quantized(tmp_path, model, data, to=to)
     out.unlink()

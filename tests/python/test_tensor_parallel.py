@@ -67,8 +67,8 @@ def test_products_are_split_as_megatron_splits_them(tmp_path):
 
 
 def test_a_cache_stays_on_its_rank(tmp_path):
-    """A donated cache becomes a port for each rank, which is written in place; the parts together equal one device's
-    cache."""
+    """A donated cache becomes one port per rank, and each rank writes its part in place; the parts together equal one
+    device's cache."""
     net = split_networks.llama()
     path = net.save(tmp_path / "llama.onnx")
     one, two = compiled(path, donate=net.donate), compiled(path, 2, donate=net.donate)

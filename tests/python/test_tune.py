@@ -51,7 +51,7 @@ def test_measured_kept_and_used(weft, model, tmp_path):
     assert "3 tunings" in weft.tune("--list")
     assert "0 rounds" in weft("tune", model, "--seconds", 60)  # all candidates have been measured
 
-    # Measurements as on another machine of this kind, where the direct kernel is much faster.
+    # Imports invented measurements, in which the direct kernel is much faster.
     for t in tunings:
         t["nanoseconds"] = 1 if t["candidate"] == "direct" else 1000
     exported.write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))

@@ -28,7 +28,7 @@ RANGES = {"gamma": (0.2, 0.6), "beta": (-0.3, 0.3), "bias": (-0.1, 0.1)}
 
 def draw(model):
     """Replaces kernels (He initialisation), gammas, betas and biases by random numbers; returns a description of each
-    weight. Gammas below 1 keep deep networks well-conditioned."""
+    replaced weight. Gammas below 1 keep deep networks well-conditioned."""
     drawn = []
     for number, variable in enumerate(model.variables):
         shape, end = variable.shape, variable.path.split("/")[-1]

@@ -10,7 +10,7 @@ D = np.float64
 
 
 def case(operator, inputs, tolerance=1e-5, open_sizes=True, **attributes):
-    """Adds a case; a list among the inputs is one operand of several values."""
+    """Adds a case; a list among the inputs is one operand that consists of several tensors."""
     values = [[v if isinstance(v, Value) else Value(np.asarray(v)) for v in i] if isinstance(i, list) else
               i if isinstance(i, Value) else Value(np.asarray(i)) for i in inputs]
     number = sum(c.operator == operator for c in CASES)
@@ -579,7 +579,7 @@ CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_Fused
 
 
 def open_dims(case, number, value):
-    """Returns the sizes of an input, None if open. Axes of size 1 stay fixed if there are several inputs."""
+    """Returns the sizes of an input, None if open. Axes of size 1 stay fixed beside other inputs."""
     shape = value.array.shape
     flat = [v for i in case.inputs for v in (i if isinstance(i, list) else [i]) if not v.constant]
     dims = [None if len(flat) == 1 or size != 1 else 1 for size in shape]

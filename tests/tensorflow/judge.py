@@ -26,7 +26,7 @@ def environment():
 
 @functools.cache
 def forks(process, onednn):
-    """Returns a process that runs scripts (forks.py). Each calling process, whose id is `process`, has its own."""
+    """Returns a process that runs scripts (forks.py); `process`: the caller's id, as each caller has its own."""
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
     server = subprocess.Popen([str(environment()), str(HERE / "forks.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env=os.environ | settings)

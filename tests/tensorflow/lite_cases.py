@@ -49,8 +49,8 @@ def is_input(value):
 
 def open_dims(case, number):
     """Returns the sizes of an input in the variant with open sizes: all are open (-1) except those that must be fixed.
-    Where there are several inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never
-    broadcasts them."""
+    Where there are several inputs, axes of size 1 stay fixed: Weft assumes that open sizes of operands are equal
+    and never broadcasts them."""
     shape = case.inputs[number].array.shape
     is_alone = sum(is_input(i) for i in case.inputs) == 1
     if is_alone and case.has_state:

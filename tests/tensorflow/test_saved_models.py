@@ -112,8 +112,8 @@ def test_channels_first(saved):
 
 @pytest.mark.parametrize("name, products", [("LSTM", [1, 1]), ("GRU", [1, 2]), ("SimpleRNN", [1, 1]), ("both_ways", [1, 1]), ("masked", [1])])
 def test_recurrent_networks_are_one_loop(name, products, saved):
-    """Each recurrent network becomes one loop that carries only states; its trip count is a size, and the product of
-    input and weights is hoisted before it."""
+    """Each direction of a recurrent layer becomes a loop that carries only states; its trip count is a size, and the
+    product of input and weights is hoisted before the loop."""
     modules = weft.print_model(saved / name, "final", device="cpu").split("\nmodule ")
     loops = [line for line in modules[1].splitlines() if " = loop" in line]
     assert len(loops) == len(products) and all("conditional=false" in line for line in loops), modules[1]

@@ -3,8 +3,8 @@
 answers to a picture. Graph models are GraphDefs in JSON with separate weight files. tfjs_models.py OUT FOLDER
 PICTURE.npy NAME...
 
-TensorFlow.js fuses products with the operators that follow. Weft reads the fused nodes unchanged. TensorFlow gets a
-graph in which they are separate, because its kernels for CPUs lack some fused forms."""
+TensorFlow.js fuses products with the operators that follow. Weft reads the fused nodes, but with Prelu split off.
+TensorFlow gets a graph without fused nodes, because its kernels for CPUs lack some fused forms."""
 import json
 import os
 import sys

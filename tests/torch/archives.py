@@ -9,7 +9,7 @@ from torch.export import Dim
 
 
 class Encoder(nn.Module):
-    """A model with attention, norms and views, in two open sizes."""
+    """A model with attention, norms and views; two sizes are open."""
 
     def __init__(self):
         super().__init__()

@@ -42,8 +42,8 @@ import machine
 
 import weft
 
-# For each entry torch searches the sources of all callers for a TestCase, which does not exist here; that search takes
-# half of the time.
+# Replaces torch's search for a TestCase in the sources of all callers, which takes half of the time and finds nothing
+# here.
 common_utils.extract_test_fn = lambda: None
 
 #: Operators whose results are uninitialised memory.
@@ -51,8 +51,7 @@ UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 
 
 class Sample(torch.nn.Module):
-    """A call of an operator as a model: its tensors become inputs, all other arguments stay constants in the
-    program."""
+    """A call of an operator as a model: tensors among its arguments are inputs, all other arguments constants."""
 
     def __init__(self, op, args, kwargs):
         super().__init__()
@@ -86,8 +85,8 @@ def tolerance(dtype):
     return {torch.float16: (1e-3, 1e-3), torch.bfloat16: (1.6e-2, 1e-2), torch.float64: (1e-7, 1e-7)}.get(dtype, (1.3e-6, 1e-5))
 
 
-#: The least relative and absolute tolerance of floats, for sums over many elements and for functions near poles. torch
-#: compares CPU and GPU with it.
+#: The least relative and absolute tolerance of floats; sums of many elements and functions near poles need it. torch
+#: uses these numbers to compare CPU and GPU.
 LOOSE = (1e-4, 1e-4)
 
 
@@ -245,8 +244,8 @@ def is_same_order(got, wanted, sample_input, name):
 
 
 def in_factors(values, name):
-    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of
-    all."""
+    """Returns the left and right orthogonal matrices (vectors as columns), the singular values or eigenvalues, and the
+    product of the three."""
     values = [torch.as_tensor(v) for v in values]
     if name == "linalg.eigh":
         between, left = values
@@ -382,7 +381,7 @@ def entries(names):
 
 
 def own_type(op, wanted):
-    """Returns `wanted`, or another type if f32 is wanted and the entry lacks it."""
+    """Returns `wanted`; if f32 is wanted and the entry lacks it, returns i64, complex64 or None."""
     known = op.supported_dtypes("cpu")
     return next((t for t in (wanted, torch.int64, torch.complex64) if t in known), None) if wanted == torch.float32 else wanted
 

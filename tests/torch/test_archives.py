@@ -249,8 +249,8 @@ def test_guards_on_axes_that_an_input_lacks(axis):
     ("max({n}, 8) == 8 and not not {n} >= 6", [6, 8]),
 ])
 def test_guards_that_join_comparisons(guard, right):
-    """Guards in which torch joins comparisons by Or, And and Not, in their printed form. Exactly the sizes for which
-    the guard holds are allowed."""
+    """Guards, as torch prints them, may join comparisons by Or, And and Not. Exactly the sizes for which the guard
+    holds are allowed."""
     compiled = weft.compile(sizes_with_guard(guard.format(n="L['x'].size()[0]")), device="cpu")
     model = examples()["sizes"][0]
     for rows in range(4, 14, 2):
@@ -332,7 +332,7 @@ def test_training_is_refused():
 
 
 def test_a_set_as_older_releases_of_torch_note_it():
-    """Archives of torch before 2.13 declare the type of the values for positions and counts that are not requested."""
+    """Before torch 2.13, archives declare results of unique that were not requested (indices, counts) with x's type."""
     file = archive(exported(Unique(), (torch.zeros(0),)))
 
     def as_before(program):
@@ -346,8 +346,8 @@ def test_a_set_as_older_releases_of_torch_note_it():
 
 
 def test_a_random_number_that_nobody_reads_is_not_missed():
-    """Models that skip layers at random in training draw the random numbers in inference too; such an unused number is
-    not an error."""
+    """Models that skip layers at random in training also draw the random numbers in inference. A random number that is
+    not used is no error."""
 
     class Skips(torch.nn.Module):
         def forward(self, x):

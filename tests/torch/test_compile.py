@@ -312,7 +312,7 @@ def test_results_lie_in_memory_as_in_eager():
 @pytest.mark.parametrize("form", ["flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_as_torch_lowers_it_for_a_device(form, causal):
-    """These forms of attention share key heads among query heads, and return further results that inference does not
+    """These operators use each key head for several query heads, and return further results that inference does not
     use."""
     op = getattr(torch.ops.aten, f"_scaled_dot_product_{form}")
     has_mask = any(argument.name.startswith("attn_") for argument in op.default._schema.arguments)
@@ -378,7 +378,7 @@ def test_flex_attention(mask, bias, tmp_path):
 
 
 def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
-    """The graph of create_block_mask contains nodes of vmap, and its lengths are open."""
+    """The model calls create_block_mask, which adds nodes of vmap to the graph; the lengths are open."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     class Attended(torch.nn.Module):

@@ -58,7 +58,7 @@ def test_timm(name):
 
 
 class Logits(torch.nn.Module):
-    """Calls a model without a cache; returns its logits or its last hidden state."""
+    """Returns the logits of a causal model without a cache, or the last hidden state of an encoder."""
 
     def __init__(self, model, is_causal):
         super().__init__()

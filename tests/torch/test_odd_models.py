@@ -58,7 +58,7 @@ def test_compiled_as_in_eager(name):
             for (_, value), (_, reference) in zip(model.named_buffers(), eager.named_buffers(), strict=True):
                 compare(value, reference)
     left = {p.why for p in weft.torch.placements if p.on_weft < p.total}
-    # Before torch 2.13 checks of matrices are not nodes.
+    # Before torch 2.13 the checks of matrices are not nodes of the graph, so that nothing stays in eager.
     assert bool(left) == ("eager" in options) or (OLD and not left), left
     assert not left or options["eager"] in str(left)
 

@@ -18,8 +18,7 @@ PARTS = 16 if IS_FULL else 8
 
 
 def chosen(op):
-    """Returns the first three samples of an entry; a plain run takes one of them, and another one two
-    days later."""
+    """Returns the first three samples of an entry; in a plain run one of them, which changes every second day."""
     found = list(opinfo.samples(op, torch.float32, 3))
     return found if IS_FULL or not found else [found[SEED // 2 % len(found)]]
 

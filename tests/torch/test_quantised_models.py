@@ -35,7 +35,7 @@ WAYS = {
 
 
 def close(got, wanted, steps):
-    """Allows errors up to `steps` times the largest value: a value between two integers may be rounded to either."""
+    """Checks that errors are at most `steps` times the largest value: values near a tie may round to either integer."""
     assert got.shape == wanted.shape
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 

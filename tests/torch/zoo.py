@@ -66,7 +66,7 @@ class Answer(torch.nn.Module):
 
 def loaded(name, device, batches=BATCHES):
     """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to
-    try. On a CPU and on an emulated GPU the largest models get smaller pictures, if they accept any size."""
+    try. On the CPU and on AMD GPUs (emulated) the largest models get smaller pictures, if they accept any size."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
     if kind == "timm":
@@ -161,7 +161,7 @@ def through_archive(file, judge, options, got):
 
 def through_compile(model, judge, kept, options, of_archive):
     """Returns "compile", "compile_times" and "bits" of checked(). `kept` are the indices of inputs with more than one
-    item, because torch compiles batch 1 apart."""
+    item, because torch compiles batch 1 separately."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)

@@ -112,7 +112,7 @@ TIMM = {
 #: Smaller pictures for models that take any size
 SMALLER = {"deepseek_vit": (3, 210, 210), "gemma4_vit": (3, 192, 192), "qwen3_vit": (3, 256, 256), "naflexvit": (3, 192, 192)}
 
-#: Still smaller pictures, for an emulated GPU
+#: Still smaller pictures, for emulated AMD GPUs
 SMALLEST = SMALLER | {"deepseek_vit": (3, 70, 70), "gemma4_vit": (3, 96, 96)}
 
 #: Small sizes by the names that configurations use; each configuration takes the ones that it has.

@@ -339,7 +339,7 @@ TEST_CASE("containers are put together and taken apart") {
 TEST_CASE("an older caller's shorter options are understood") {
   weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
   options.device = "nowhere";
-  options.struct_size = sizeof(size_t);  // as from a caller compiled with this member only
+  options.struct_size = sizeof(size_t);  // as in a caller whose options have no other member
   weft_program* program = nullptr;
   CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // the device was ignored
   options.struct_size = 0;
@@ -372,7 +372,7 @@ TEST_CASE("an array of operators is read with the struct size of the caller") {
     op.known.struct_size = sizeof op;
     op.known.name = "mine:Same", op.known.rule = "f32[n] -> f32[n]";
   }
-  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // both options were read
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // both operators were read
   operators[1].known.name = nullptr;
   CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E210");
 }

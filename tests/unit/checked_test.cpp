@@ -16,7 +16,7 @@ using namespace weft;
 
 namespace {
 
-/// Two steps, one element per task: `write` computes buffer 1 (`to`) from buffer 0 (`from`); the second copies 1 to 2.
+/// Two steps of one element per task: `write` computes buffer 1 (`to`) from buffer 0 (`from`); `copy` copies it to 2.
 class TwoSteps {
  public:
   static constexpr int64_t n = 40;

@@ -32,7 +32,7 @@ std::shared_ptr<Executable> compiled(const std::string& text, const std::string&
   return compile(std::move(program), {.device = device, .threads = 2});
 }
 
-/// Runs all cases in turn, twice, on the CPU and on the reference; results must be equal. Returns the CPU's results.
+/// Runs all cases twice on the CPU and on the reference; results must be equal. Returns the CPU's results.
 std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const std::vector<Inputs>& cases) {
   auto cpu = compiled(text, "cpu"), ref = compiled(text, "ref");
   auto on_cpu = cpu->new_context(), on_ref = ref->new_context();
@@ -51,7 +51,7 @@ std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const s
   return all;
 }
 
-// The squares of the elements above 0, and their number: the size is known after the count.
+// Selects and squares the elements above 0. Their number, the size of the result, is known only in the run.
 constexpr const char* positive = R"(program "positive"
 symbol n min=0
 symbol found min=0

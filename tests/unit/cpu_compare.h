@@ -19,7 +19,7 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases, DType stor
 /// compares it with the original program on the reference. Each case runs with random integers of the whole range, with
 /// the smallest integer only, and with the largest only. Results must be equal.
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases);
-/// The same with these inputs only.
+/// Makes the same comparison, with these inputs only.
 void compare_quantized_on_cpu(const std::string& text, const std::vector<Tensor>& inputs);
 
 /// Runs a program on the CPU, without a comparison.

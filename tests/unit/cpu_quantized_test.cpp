@@ -157,7 +157,7 @@ TEST_CASE("cpu quantised: the greatest of dequantised values is taken among inte
 }
 
 TEST_CASE("cpu quantised: a sum of eight terms, whose errors in f32 add up, is rounded as in f64") {
-  // The sum is 1.4999903. In f32 it is off by more than 2^-11; two terms of this size could not be.
+  // The sum is 1.4999903. In f32 its error exceeds 2^-11, which the error of a sum of two such terms would not.
   check_sum({{"i32", 162270744, "7.668746096945929e-06"},
              {"i16", 26645, "0.00027380263328225576"},
              {"i16", -31858, "0.00456974818323043"},

@@ -54,7 +54,7 @@ bool has_kernel(const std::string& text, std::string_view beginning) {
                              [&](const StepInfo& step) { return step.kernel.starts_with(beginning); });
 }
 
-/// The same if the program is lowered as it is for `chip`.
+/// True if lowering for `chip`, without passes, makes a kernel with a name that starts with `beginning`.
 bool has_kernel_for(const char* chip, const std::string& text, std::string_view beginning) {
   Plan plan = lower(*parse_program(text, make_op), chip_named(chip), {});
   return std::ranges::any_of(plan.kernels,

@@ -94,7 +94,7 @@ module main {
   auto chosen = [&](int units) {
     return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps.at(0).reason;
   };
-  CHECK(chosen(0) == chosen(304));  // 0 stands for the chip's default number
+  CHECK(chosen(0) == chosen(304));  // 0: the default number of the chip
   CHECK(chosen(4) != chosen(304));
 }
 
@@ -328,7 +328,7 @@ Plan steps_over(const std::vector<std::vector<int>>& steps, const Dim& blocks = 
 TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // the third step reads the first's result; the fourth joins the latest launch
+  REQUIRE(plan.steps.size() == 2);  // step 3 reads the result of step 1; step 4 joins the launch of step 3
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2}));
   CHECK(plan.steps.at(0).outputs == ids<PlanBuffer>({1, 2}));
   CHECK(plan.steps.at(0).sizes.size() == 4);
@@ -340,7 +340,7 @@ TEST_CASE("gpu: small kernels that do not depend on each other are one launch") 
 }
 
 TEST_CASE("gpu: one thread block runs small kernels that depend on each other, in stages") {
-  // The third step reads the first's result. The last one reads nothing that is written: it goes where there is room.
+  // Step 3 reads the result of step 1. Step 4 reads no result of the other steps.
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}}, 2);
   merge_launches(plan);
   REQUIRE(plan.steps.size() == 1);
@@ -386,7 +386,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.at(0).cluster = 2;
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // queries, keys and values are one launch; the last step reads the third's result
+  REQUIRE(plan.steps.size() == 2);  // steps 1 to 3 are one launch; step 4 reads the result of step 3
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 0, 3}));
   CHECK(plan.steps.at(0).sizes.size() == 6);
   const PlanKernel& kernel = plan.kernels[launch_of(plan.steps.at(0)).kernel];
@@ -438,7 +438,7 @@ TEST_CASE("gpu: steps that write one buffer keep their order, unless they write 
   for (PlanStep& step : halves.steps) step.writes_apart = true;
   merge_launches(halves);
   CHECK(halves.steps.size() == 1);
-  Plan reused = steps_over({{0, 2}, {1, 0}});  // the second writes what the first reads
+  Plan reused = steps_over({{0, 2}, {1, 0}});  // step 2 writes the buffer that step 1 reads
   merge_launches(reused);
   CHECK(reused.steps.size() == 2);
 }

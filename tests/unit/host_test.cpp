@@ -51,7 +51,7 @@ struct Request {
   std::vector<weft::Tensor> inputs{weft::view<float>(x, {rows, 64}), weft::view<float>(w, {64, 64})};
 };
 
-/// Counts the allocated bytes; refuses to exceed a limit.
+/// An allocator that counts the bytes it holds, and refuses to exceed a limit.
 struct Ledger {
   std::mutex mutex;
   std::map<void*, size_t> held;
@@ -161,7 +161,7 @@ TEST_CASE("a run stops when its caller cancels it") {
     for (int at = 1; at <= questions; at += 3) {
       asked = 0;
       std::string code = code_of([&] { context.run(request.inputs, {.stop = [&] { return ++asked >= at; }}); });
-      CHECK((code == "E404" || at > 4));  // runs differ in the number of calls, but make at least 4
+      CHECK((code == "E404" || at > 4));  // the number of calls varies between runs, but is at least 4
     }
     CHECK(values_of(context.run(request.inputs)[0]) == expected);  // the context still works
   }

@@ -249,7 +249,7 @@ module main {
   return "y"=%y
 }
 )--";
-  // A program that reads h0 once more.
+  // The same program, but with h0 read again by the last step.
   const std::string last = "%y = dot %h2, %w";
   const std::string kept =
       std::string(text).replace(text.find(last), last.size(), "%q = dot %h2, %w\n  %y = add %q, %h0");

@@ -70,7 +70,7 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// Returns a kernel that computes `value` with a shared part, the inner kernel of products; `value` is a multiple of 3.
+/// Returns a kernel that computes `value`, a multiple of 3, by a micro kernel, which all kernels share.
 KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =
@@ -342,7 +342,7 @@ TEST_CASE("kernel build: a part that kernels share compiles once, for all progra
   KernelSource wrong[] = {answer(2), answer(3)};
   wrong[1].code = cat("#include \"micro.h\"\nWEFT_SHARED_PART(\"micro.h\", Nothing<int>)\n", wrong[1].code);
   built = build_kernels(wrong, host_chip(), options);
-  REQUIRE(built.failures.size() == 2);  // the kernel fails, and so does its part
+  REQUIRE(built.failures.size() == 2);  // for the kernel, and for the part that it shares
   CHECK(built.failures[0].index == 1);
   CHECK(built.failures[1].index == 1);
 }

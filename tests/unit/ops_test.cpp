@@ -186,7 +186,7 @@ TEST_CASE("convolution") {
   CHECK(reals(up, {real({1, 1, 2}, {1, 2}), real({1, 1, 3}, {1, 10, 100})}) == Reals{1, 10, 102, 20, 200});
   Convolution wide{.strides = {1, 1}, .dilations = {2, 1}, .pads_begin = {0, 0}, .pads_end = {0, 1}};
   CHECK(reals(wide, {counted({1, 1, 3, 2}), real({1, 1, 2, 2}, {1, 10, 100, 1000})}) == Reals{5410, 501});
-  // The convolution above, with both operands in channels-last layout.
+  // The input is channels last; weights stay [outputs, inputs, kernel].
   Convolution last{
       .strides = {1}, .dilations = {1}, .pads_begin = {0}, .pads_end = {0}, .layout = Layout::channels_last};
   CHECK(reals(last, {real({1, 2, 2}, {1, 5, 2, 6}), real({1, 2, 2}, {1, 1, 10, 10})}) == Reals{113});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs before and after a pass, as text: tests/passes/*.txt. The first line of a file gives the name of the pass
 // and the fields of its context ("# reduce_precision x86-64-v4 bf16"). Lines of `===` separate cases; `---` separates
-// the program before from the program after. WEFT_UPDATE=1 rewrites the programs after.
+// the program before the pass from the program after it. WEFT_UPDATE=1 rewrites the latter.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

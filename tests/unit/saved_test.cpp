@@ -494,7 +494,7 @@ TEST_CASE("saved: the program inside keeps sizes and strings with any characters
 
 TEST_CASE("weights: equal weights are packed once in a process, and freed with their last program") {
   auto packed_at = [](const Executable& program) { return program.new_context()->memory().weights; };
-  // Weights of 64 x 64 are large enough to be shared.
+  // 64 x 64 weights are large enough to be shared between programs.
   std::string big = R"(program "big"
 symbol n min=0 max=9
 module main {

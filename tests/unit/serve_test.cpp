@@ -220,7 +220,7 @@ TEST_CASE("batches wait for as many requests as usual, which few clients soon ar
     CHECK(batcher.stats().usual < usual);
     usual = std::min(usual - 1, batcher.stats().usual);
   }
-  for (int round = 0; round < 5; ++round) {  // four clients are not taken for three or fewer
+  for (int round = 0; round < 5; ++round) {  // with four clients the usual number stays at four
     burst(4);
     CHECK(batcher.stats().usual == 4);
   }

@@ -41,7 +41,7 @@ struct Solution {
   int algorithm;
 };
 
-/// Weft must choose the third solution: the fastest is a Winograd transform, and the second needs too much workspace.
+/// Weft must choose the third solution: the first (Winograd) rounds differently, and the second needs much workspace.
 constexpr uint64_t right = 0x5eed;
 constexpr Solution solutions[] = {
     {0.1F, 0, 1, 3}, {0.2F, size_t{1} << 30, 2, 0}, {0.3F, size_t{1} << 20, right, 5}, {0.4F, 0, 4, 1}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-amdemu-instructions FILE|-: runs the cases of a file in the form of tests/amdemu/instructions.test, each on a
-// wave of its own, and prints the wrong ones. --names also prints each canonical name of the table: after + if a case
+// wave of its own, and prints those that fail. --names also prints each canonical name of the table: after + if a case
 // used it, after - otherwise.
 #include <algorithm>
 #include <cstdio>
