@@ -18,7 +18,7 @@ KINDS = {"int32": np.int32, "bool": bool, "string": object}
 
 
 def first_cases():
-    """Returns one case for each sequence of operators."""
+    """Returns the first case for each list of operators that the nodes of a graph have."""
     found = {}
     for case in node_cases():
         found.setdefault(tuple(node.op_type for node in case.model.graph.node), case)
