@@ -49,7 +49,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares all outputs with onnxruntime's, or, if `compared` is given, the lists that it returns for both."""
+    """Compares the outputs with onnxruntime's. `compared` converts a list of outputs into the list of arrays to compare."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
@@ -242,7 +242,7 @@ def test_grouped_attention_prompts_of_different_lengths():
 
 
 def test_grouped_attention_norms():
-    """The answers equal those for a q and k that numpy normalised: only onnxruntime's GPU providers have the norms."""
+    """Compares with q and k that numpy normalised, because only onnxruntime's GPU providers have these norms."""
     q, k, v = floats(1, 4, WIDTH), floats(1, 4, KV_HEADS * SIZE), floats(1, 4, KV_HEADS * SIZE)
     weights = floats(SIZE), floats(SIZE) + 2
 

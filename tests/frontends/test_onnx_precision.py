@@ -179,8 +179,8 @@ length_of_k (float[4] a, int64[m] k, float[5, 4] x) => (float[n] top, int64[n] p
 
 
 def test_other_inputs_of_a_specialised_program_are_rounded(tmp_path):
-    """The program is compiled for the length of k. The device computes the softmax and rounds it before it transposes
-    it. If all inputs were constants for ref, its passes would fold the softmax in full precision."""
+    """The program is compiled for the length of k. The device rounds the softmax before transposing it. If all inputs
+    were constants for ref, its passes would fold the softmax in full precision."""
     folder = tmp_path / "static"
     folder.mkdir()
     (folder / "model.onnx").write_bytes(onnx.parser.parse_model(STATIC).SerializeToString())

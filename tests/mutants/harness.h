@@ -23,8 +23,8 @@ struct Mutants {
 };
 
 /// `PROGRAM SEED FIRST COUNT FILE...`: prints the number of each mutant before it is read, "BUG: ..." if it reveals a
-/// bug, and at the end how often each outcome occurred. `PROGRAM SEED N 1 FILE...` reads mutant N alone; WEFT_DUMP
-/// keeps it as a file. `PROGRAM intact FIRST COUNT FILE...` reads the files FIRST, FIRST + 1, ... without damage.
+/// bug, and at the end how often each outcome occurred. `PROGRAM SEED N 1 FILE...` reads mutant N alone, and
+/// writes it into the folder WEFT_DUMP, if set. `PROGRAM intact FIRST COUNT FILE...` reads the files FIRST, FIRST + 1, ... without damage.
 int run_mutants(const Mutants& mutants, int count, char** words);
 
 }  // namespace weft::test

@@ -2,10 +2,10 @@
 """Draws a valid ONNX graph at random, node by node; each node is computed as it is added.
 
 A drawing keeps every value twice, in the model's types and with floats in float64. Their difference shows how far two
-right answers may be apart. It also records whether a value is exact: small multiples of a power of two. Operators with
+right answers may be apart. A value is exact if its elements are small multiples of one power of two. Operators with
 discontinuities (Floor, ArgMax, comparisons) take exact values only, so rounding cannot change their results. A node
-that would give NaN, infinities, large numbers or large tensors is not added: `Skip` is raised, and another one is
-drawn.
+that would give NaN, large numbers, large tensors or (unless it is a reduction) infinities is not added: `Skip` is
+raised, and another node is drawn.
 
 Nodes are computed by onnx's reference evaluator; onnxruntime computes its own operators and nodes that the reference
 evaluator cannot run. Bodies of If, Loop and Scan are drawings inside the drawing (control.py).
@@ -131,7 +131,7 @@ class Drawing:
 
     @contextlib.contextmanager
     def seeing(self, *values):
-        """Opens a context in which nodes take operands only from these values and from later ones."""
+        """Opens a context in which nodes take operands only from these values and from results of nodes added in it."""
         around, self.values = self.values, list(values)
         try:
             yield
