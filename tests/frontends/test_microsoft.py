@@ -49,7 +49,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares the outputs with onnxruntime's. `compared` converts a list of outputs into the list of arrays to compare."""
+    """Compares the outputs with onnxruntime's. `compared` converts a list of outputs into arrays to compare."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
