@@ -327,7 +327,7 @@ def test_skip_layer_normalization():
 
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_simplified_layer_normalization_in_both_domains(axis):
-    """onnxruntime has the operator in ONNX's own domain; some models write com.microsoft."""
+    """onnxruntime has the operator in ONNX's own domain; some models have it in com.microsoft."""
     answers = []
     x, gamma = floats(2, 5, 16), floats(*(2, 5, 16)[axis:])
     model, feed = model_of("SimplifiedLayerNormalization", [x, gamma], ["y", "scale"], {"axis": axis, "epsilon": 1e-3})

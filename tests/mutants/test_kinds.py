@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operands of an element type that an operator does not support: integers, booleans or strings in place of floats. The
-inputs of one case of each ONNX operator become constants, so that constant folding is tested too. Each model is read or
+inputs of ONNX's own node cases become constants, so that constant folding is tested too. Each model is read or
 refused, without a crash or an internal error."""
 import sys
 from pathlib import Path

@@ -119,8 +119,8 @@ def check_on(device, d, symbols, other, seen):
 
 
 class Judge:
-    """A process weft-precision, which runs graphs in a precision and checks the answers. It is started again after a
-    crash."""
+    """A weft-precision process, which runs graphs in a precision and checks the answers. It is started again after a
+    crash or a timeout."""
 
     process = None
 
@@ -247,7 +247,7 @@ def serve(pipe, work, context):
 
 
 class Worker:
-    """A process that answers questions by `work(question, context)`. It is started again after a crash."""
+    """A process that answers questions by `work(question, context)`. It is started again after a crash or a timeout."""
 
     def __init__(self, work, context):
         self.work, self.context, self.process = work, context, None
