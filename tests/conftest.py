@@ -10,8 +10,8 @@ from days import pytest_collection_modifyitems  # noqa: F401
 
 
 def pytest_collection_finish():
-    """Freezes the garbage collector: modules and tests are kept until the end, so it need not examine them each
-    time."""
+    """Exempts all present objects from garbage collection, because modules and tests live until the end of the
+    run."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 10)

@@ -9,7 +9,7 @@ from places import DAY, IS_FULL
 
 
 def values_of(item):
-    """Returns a tuple for each `parametrize` mark and each fixture with parameters: id() of the values in this test."""
+    """Returns the id() of this test's parameter values: a tuple for each `parametrize` mark and each fixture."""
     if not hasattr(item, "callspec"):
         return []
     given = item.callspec.params
@@ -20,10 +20,10 @@ def values_of(item):
 
 
 def of_other_days(items):
-    """Returns the tests that a plain run leaves out today. Of a function with the mark `rotates(n)` it runs one test in
-    n, a different one each day. If the function has several lists of parameters, each value of a list occurs every day,
-    provided that another list has n or more values (a Latin square). A function without parameters runs on one day in
-    n; if only its file has the mark, it runs every day."""
+    """Returns the tests that a plain run leaves out today. A function with the mark `rotates(n)` runs one in n of its
+    tests, a different one each day. If the function has several lists of parameters, each value of a list occurs every
+    day, provided that another list has n or more values (a Latin square). A function without parameters runs on one day
+    in n. If only its file has the mark, it runs every day."""
     functions = collections.defaultdict(list)
     for item in items:
         node, _ = next(item.iter_markers_with_node("rotates"), (None, None))

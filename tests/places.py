@@ -18,8 +18,8 @@ sys.path.insert(0, str(BUILD / "python"))
 
 
 def todays(cases, share):
-    """Returns one case in `share`, different ones each day; all cases if IS_FULL. In a test that `rotates(n)`, whose
-    cases run on some days only, choose by DAY // n."""
+    """Returns one case in `share`, different ones each day; all cases if IS_FULL. A test with the mark `rotates(n)`
+    must choose by DAY // n instead, because it does not run every day."""
     return cases if IS_FULL else cases[DAY % share :: share]
 
 

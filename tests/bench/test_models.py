@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's models: their weights are made as `fill.py` documents, and they are suitable for comparing
-engines."""
+"""The benchmark's models: their weights are made as `fill.py` documents, and their outputs can show that an engine is
+wrong."""
 
 import hashlib
 import sys

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HIP and CUDA's driver in one library, with one device each and no kernels: memory is the host's, launches do nothing.
+// Fakes of HIP and of CUDA's driver in one library, with one device each. Memory is the host's, launches do nothing.
 // Any call can be made to fail, and every object that is not released is counted. A call that releases an object
 // releases it even if the call then reports an error, as drivers do.
 #include "fake.h"

@@ -5,8 +5,8 @@
 /// Functions that control the fake drivers.
 extern "C" {
 
-/// Makes the `call`th call from now on fail with `error`, counting calls of all functions of both drivers; 0: no call
-/// fails.
+/// Makes call number `call` from now on fail with `error`. The first call has number 1, and calls to HIP and CUDA count
+/// together. With `call` = 0 no call fails.
 void fake_fail(int call, int error);
 /// Returns the number of calls since fake_fail.
 int fake_calls();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of cuDNN's graph interface that Weft uses, without any computation. It is as strict about descriptors as
-// cuDNN (types of attributes, order of finishing, layouts). It lists unsuitable engines before the suitable ones, and
-// refuses a batch of 7.
+// The part of cuDNN's graph interface that Weft uses, without any computation. Like cuDNN, it checks the attributes of
+// descriptors, their layouts and the order in which they are finalised. It lists unsuitable engines before the suitable
+// ones, and refuses a batch of 7.
 #include "fake_cudnn.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ const std::vector<Engine> engines{{{0, 4}, {}}, {{0, 1}, {0}}, {{0, 1}, {}}, {{9
 struct Descriptor {
   Kind kind;
   bool is_finished = false;
-  int number = 0;                                     // number of an engine
+  int number = 0;                                     // the engine's number, from 1
   std::string computes = {};                          // the operations of a graph, as text
   std::map<int, std::vector<std::byte>> values = {};  // the values of attributes
 
@@ -154,8 +154,8 @@ bool is_channels_last(const Descriptor* t) {
   return is && strides[0] == next;
 }
 
-/// True for a plain convolution with channels last, if the sizes of y follow from those of x, the weights, strides,
-/// dilations and paddings.
+/// True for a cross-correlation with channels last, alpha 1 and beta 0, if the sizes of y follow from those of x, the
+/// weights, strides, dilations and paddings.
 bool is_convolution(const Descriptor* o) {
   const Descriptor *about = o->at(702), *w = o->at(703), *x = o->at(704), *y = o->at(705);
   auto strides = about->get<int64_t>(103), dilations = about->get<int64_t>(102), before = about->get<int64_t>(105),

@@ -88,8 +88,8 @@ struct Tally {
   }
 };
 
-/// True if the function that failed releases something, or makes a device current before a release. A program may
-/// ignore such a failure.
+/// True if the function that failed releases something, or makes a device current before a release. Weft may ignore
+/// such a failure.
 bool is_release(const std::string& function) {
   for (const char* word : {"Free", "Destroy", "Unload", "hipSetDevice", "cuCtxSetCurrent"}) {
     if (function.find(word) != std::string::npos) return true;
@@ -136,7 +136,7 @@ void run_device(const Fake& fake, const std::string& device, Tally& tally) {
   std::printf("%s: %d calls\n", device.c_str(), calls);
 }
 
-/// Looks for devices in a process of its own while call number `call` fails. Returns true if nothing is thrown and the
+/// Looks for devices in a child process in which call number `call` fails. Returns true if nothing is thrown and the
 /// process does not crash.
 bool finds_devices(const Fake& fake, int call) {
   pid_t child = ::fork();

@@ -24,7 +24,7 @@ sys.path.append(str(ROOT / "tests"))
 import onnx_node_cases
 
 RUNS, SIGMAS = 50, 6  # for random cases; a correct generator exceeds 6 sigma once in 500 million
-# The tolerance, relative: two rounding steps of the type. The expected values were rounded to the type between
+# The relative tolerance: two units in the last place of the type. The expected values were rounded to the type between
 # operators; Weft's values are not.
 ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
@@ -131,7 +131,7 @@ def has_seed(message):
 
 
 def kept_elements(case, outputs, chances):
-    """Returns the elements that a run kept; a string with the reason if such outputs are impossible."""
+    """Returns the elements that a run kept; a string with the fault if no correct run gives such outputs."""
     y, x = outputs[0], case.inputs["x"]
     for got, want in zip(outputs, case.outputs.values(), strict=True):
         if (got.shape, got.dtype) != (want.shape, want.dtype):

@@ -174,7 +174,7 @@ def test_categories():
 @pytest.mark.parametrize("depth", [63, 64, 65, 300])
 def test_deep_trees(depth):
     """The first levels of a tree are unrolled; deeper levels are walked in a loop."""
-    count = 2 * depth + 1  # node 2 i leads to leaf 2 i + 1 or to node 2 i + 2
+    count = 2 * depth + 1  # node 2 * i leads to leaf 2 * i + 1 or to node 2 * i + 2
     inner = range(0, count - 1, 2)
     rng = np.random.default_rng(depth)
     is_inner = [i in inner for i in range(count)]

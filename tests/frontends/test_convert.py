@@ -16,7 +16,7 @@ from onnx_node_cases import node_cases
 from places import BUILD, DIGITS, IS_FULL, keep_count
 
 PART = 40  # about how many cases a plain run takes
-# Cases whose values are random, or are not defined by the file.
+# Words in the names of cases that draw random numbers or train.
 CHANCE = ("bernoulli", "dropout", "training")
 
 
@@ -72,7 +72,7 @@ def judge(case, folder):
         compare(got, peer)
     except (AssertionError, ValueError) as error:
         try:
-            compare(got, wanted)  # onnxruntime's answer to the original is wrong in some cases
+            compare(got, wanted)  # in some cases onnxruntime is wrong about the original model
         except (AssertionError, ValueError):
             return str(error)[:300]
     return "right"

@@ -18,7 +18,7 @@ def model_of(nodes, inputs, constants, extra, outputs):
 
 
 def differences(evaluate, inputs, name, step=1e-6):
-    """Returns central differences of the sum of y by each element of one input."""
+    """Returns central differences of the sum of y with respect to each element of the input `name`."""
     slopes = np.zeros_like(inputs[name])
     for at in np.ndindex(slopes.shape):
         ends = []

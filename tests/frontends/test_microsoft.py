@@ -49,7 +49,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares every output with onnxruntime's output, or only the list that `compared` makes of the outputs."""
+    """Compares the outputs with onnxruntime's. `compared` converts a list of outputs into arrays to compare."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
@@ -137,8 +137,8 @@ def test_packed_attention_sizes_and_bias():
 
 def grouped(rows, past, lengths, attributes=None, packed=False, rotary=False, positions=None, bias=None, sink=None,
             outputs=("y", "k", "v")):
-    """Runs grouped-query attention and checks it. `past`: size of the cache; `lengths`: valid keys of each row of the
-    batch."""
+    """Runs grouped-query attention and checks it. `past`: capacity of the cache in tokens; `lengths`: number of valid
+    keys of each row of the batch after the run."""
     batch, total = len(lengths), max(lengths)
     q, k, v = floats(batch, rows, WIDTH), floats(batch, rows, KV_HEADS * SIZE), floats(batch, rows, KV_HEADS * SIZE) + 1
     tables = [np.cos(floats(64, SIZE // 2)), np.sin(floats(64, SIZE // 2))] if rotary else [None, None]
@@ -242,7 +242,7 @@ def test_grouped_attention_prompts_of_different_lengths():
 
 
 def test_grouped_attention_norms():
-    """Only onnxruntime's GPU providers implement the norms of q and k, so numpy computes the expected values."""
+    """Compares with q and k that numpy normalised, because only onnxruntime's GPU providers have these norms."""
     q, k, v = floats(1, 4, WIDTH), floats(1, 4, KV_HEADS * SIZE), floats(1, 4, KV_HEADS * SIZE)
     weights = floats(SIZE), floats(SIZE) + 2
 
@@ -327,7 +327,7 @@ def test_skip_layer_normalization():
 
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_simplified_layer_normalization_in_both_domains(axis):
-    """onnxruntime has the operator in ONNX's own domain; some models write com.microsoft."""
+    """onnxruntime has the operator in ONNX's own domain; some models have it in com.microsoft."""
     answers = []
     x, gamma = floats(2, 5, 16), floats(*(2, 5, 16)[axis:])
     model, feed = model_of("SimplifiedLayerNormalization", [x, gamma], ["y", "scale"], {"axis": axis, "epsilon": 1e-3})

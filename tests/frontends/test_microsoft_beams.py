@@ -53,8 +53,8 @@ class Graph:
         return self.node("Reshape", turned, self.constant("together", np.array([0, 0, WIDTH])))
 
     def decode(self, ids, past, cross, mask, source=None):
-        """Adds nodes that compute the scores of each token. They depend on the token, all earlier tokens and the
-        encoder's unmasked tokens; and on the mean of the source's tokens if these are given."""
+        """Adds nodes that compute the scores of each token. They depend on the token, all earlier tokens, the encoder's
+        unmasked tokens and, if `source` is given, the mean embedding of its tokens."""
         x = self.node("Gather", self.constant("words", floats(VOCABULARY, WIDTH)), ids)
         q = self.heads(x)
         if source:

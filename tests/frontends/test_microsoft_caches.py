@@ -106,7 +106,7 @@ def in_one_buffer(model, feed, shared):
 
 @pytest.mark.parametrize("apart", [{"q_norm_epsilon": 0.5}, {"k_norm_epsilon": 0.5}])
 def test_each_norm_may_have_an_epsilon_of_its_own(apart):
-    """Queries and keys are normalised with an epsilon each (new in onnxruntime 1.32), and the cache holds the
+    """The norms of queries and of keys have separate epsilons (new in onnxruntime 1.32), and the cache holds the
     normalised keys."""
     cache = floats(1, KV_HEADS, 8, SIZE)
     inputs = [floats(1, 5, WIDTH), floats(1, 5, KV_HEADS * SIZE), floats(1, 5, KV_HEADS * SIZE) + 1, cache, cache + 1, i32(4),
@@ -126,7 +126,7 @@ def test_each_norm_may_have_an_epsilon_of_its_own(apart):
 
 
 def plain_attention(q, k, v, sees):
-    """Returns softmax(q k / sqrt(size)) v of one head; only the keys where `sees`[rows, keys] is true count."""
+    """Returns softmax(q k^T / sqrt(size)) v of one head. `sees`[row, key] is false for masked keys."""
     scores = np.where(sees, q @ k.T / np.sqrt(q.shape[1]), -np.inf)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights / weights.sum(1, keepdims=True) @ v
@@ -176,8 +176,8 @@ def test_packed_attention(layout):
 @pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("window", [-1, 4])
 def test_paged_attention(slots, window):
-    """Compares with plain_attention, because onnxruntime has this operator on GPUs only. The pasts of sequences are
-    stored in blocks of 4 tokens in any order."""
+    """Compares with plain_attention, because onnxruntime has this operator on GPUs only. The cache has blocks of 4
+    tokens, and the blocks of a sequence may be anywhere in the cache."""
     past, block, blocks = [5, 0, 2], 4, 9
     table = np.array([[7, 2, -1], [4, 1, -1], [0, 3, -1]], np.int32)
     ends, tokens = np.cumsum([0, *LENGTHS]), sum(LENGTHS)

@@ -52,8 +52,8 @@ def test_causal_convolution(last, dilation):
 
 @pytest.mark.parametrize("last", [0, 1])
 def test_the_state_of_a_causal_convolution_may_have_a_layout_of_its_own(last):
-    """With the other layout of the state (new in onnxruntime 1.32, not in its CPU provider), the answers are equal and
-    the state is transposed."""
+    """If the state's layout differs from that of x (new in onnxruntime 1.32, not in its CPU provider), y is the same
+    and the state is transposed."""
     x, state = floats(BATCH, 9, 6), floats(BATCH, 3, 6) + 1
 
     def answer(state, **layout):

@@ -62,7 +62,7 @@ def test_quantised_results(op, inputs, attributes):
 @pytest.mark.parametrize("kind", [u8, i8])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_halves(kind, zero):
-    """Half-way values: sums, products and averages add the zero point before rounding, the other operators after."""
+    """Half-way values: sums, products and averages add the zero point before rounding; other operators, after it."""
     half, quarter, one = np.float32(0.5), np.float32(0.25), np.float32(1)
     x, other, y = [steps(kind, 2, 4, 8, 8, most=60), half, kind(1)], [steps(kind, 4, 1, 8, most=60), quarter, kind(1)], [one, kind(zero)]
     for op in "QLinearAdd", "QLinearMul":
@@ -187,8 +187,8 @@ def test_recurrent_network_of_bytes(direction, by_column, kind):
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("has_zero", [False, True])
 def test_products_with_dequantised_blocks(kind, is_transposed, has_zero):
-    """x[2, 3, 64] times weights[64, 24] in blocks of 32, or [24, 64] and a Transpose, is computed as one product that
-    reads the stored weights directly."""
+    """One kernel computes x[2, 3, 64] times weights[64, 24] directly from quantised blocks of 32. The weights may be
+    stored as [24, 64] with a Transpose after them."""
     width, low = int(kind[-1]), 0 if kind[0] == "U" else -(1 << int(kind[-1]) - 1)
     axis = 1 if is_transposed else 0
 

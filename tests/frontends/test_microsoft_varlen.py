@@ -273,7 +273,7 @@ def hyper_connected(n):
     return [floats(n, n + 1, 4, 8), floats(n, n + 1, 8), floats(n, n + 1, 4), floats(n, n + 1, 4, 4)]
 
 
-OPEN = [  # operator, function from an open size to inputs, attributes, outputs
+OPEN = [  # (operator, function that returns the inputs for a value of the open size, attributes, outputs)
     ("GatedDeltaNet", lambda n: delta_net(n, [*range(n - 3), n]), {}, ["y", "state"]),
     ("GatedDeltaNet", lambda n: delta_net(2 * n), {}, ["y", "state"]),
     ("VarlenCausalConvWithState", lambda n: convolved(n, [*range(n - 3), n]), {"activation": "silu"}, ["y", "state"]),

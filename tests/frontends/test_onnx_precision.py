@@ -32,7 +32,7 @@ PRECISIONS = ("bf16", "f16")
 # of all cases).
 PLACES = {"": (30, 1884), "gfx1100": (96, 1500), "gfx942": (96, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
-MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
+MOST_UNKNOWN = 0.03  # at most this many unknown results (rounding changes them too much to check) per known one
 
 
 def to_proto(value, kind):
@@ -75,7 +75,7 @@ def environment_of(chip):
 
 
 def answers(device, precision, folders, chip):
-    """Returns weft-precision's verdict on each case, {name: words}; a case that ends the process counts as wrong."""
+    """Returns weft-precision's verdict on each case, {name: words}; a case that crashes it counts as wrong."""
     found, left = {}, list(folders)
     while left:
         command = [BUILD / "bin/weft-precision", "--device", device, "--precision", precision, *left[:100]]
@@ -98,8 +98,8 @@ def judged(device, precision, folders, chip="", jobs=None):
 
 
 def sums(found, place="", precision="", out=None):
-    """Returns the numbers of cases by verdict and of known and unknown results. Records them for a place and a
-    precision."""
+    """Counts the cases by verdict, and the results that are checked (known) and not checked (unknown). Records the
+    counts if `place` or `out` is given."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
         if words.startswith("right"):
@@ -139,7 +139,7 @@ def test_no_answer_is_wrong(folders, chip, precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_limits_are_those_of_the_format(folders, precision):
-    """For half of the cases the tolerance is below eight units in the last place of the format."""
+    """For half of the cases the tolerance is below eight times UNIT, the largest relative rounding error."""
     some = [folder for folder in folders[SEED % 12 :: 12] if not (folder / "random").exists()]
     found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: simulates all roundings of the device
     widest = sorted(float(words.split()[-2]) for words in found.values() if words.startswith("right"))
@@ -179,8 +179,8 @@ length_of_k (float[4] a, int64[m] k, float[5, 4] x) => (float[n] top, int64[n] p
 
 
 def test_other_inputs_of_a_specialised_program_are_rounded(tmp_path):
-    """The program is compiled for the length of k. The device computes the softmax and rounds it before it transposes
-    it. If all inputs were constants for ref, its passes would fold the softmax in full precision."""
+    """The program is compiled for the length of k. The device rounds the softmax before transposing it. If all inputs
+    were constants for ref, its passes would fold the softmax in full precision."""
     folder = tmp_path / "static"
     folder.mkdir()
     (folder / "model.onnx").write_bytes(onnx.parser.parse_model(STATIC).SerializeToString())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases through `weft.compile` and `run`: every answer is right. They run on the reference, as the
-model is read and after the passes for this processor, and on the CPU. The CPU takes all cases under WEFT_TEST_FULL.
-Otherwise it takes the cases in ALWAYS (control flow, sizes that depend on data, static inputs and others) and one in
-twelve of the rest.
+"""ONNX's own node cases through `weft.compile` and `run`: every answer is right. All cases run on the reference,
+without passes and after the passes for this processor. On the CPU, all cases run under WEFT_TEST_FULL; otherwise the
+cases in ALWAYS (control flow, sizes that depend on data, static inputs and others) and one in twelve of the rest.
 
 A case for which the CPU target uses host steps must be listed in onnx_host.txt; only strings, sequences and optionals
 may need them."""
@@ -50,8 +49,8 @@ def test_the_reference_is_right(cases):
 
 
 def test_the_reference_is_right_after_the_passes(cases):
-    """One number may differ. The fused reference does not round its scale to f32, and with the exact scale the number
-    is half-way between two bytes."""
+    """One number may differ in the cases HALF_WAY. After the passes the scale is not rounded to f32, and with the exact
+    scale the number is half-way between two bytes."""
     found = faults({case.name: judge(case, "ref:cpu") for case in cases})
     assert {name: verdict for name, verdict in found.items() if name not in HALF_WAY} == {}
     assert all("is 25.0 where 26.0 is right" in verdict for verdict in found.values())

@@ -67,7 +67,7 @@ case("Resize", [11, 13, 18, 19], [PICTURE, np.zeros(0, np.float32), np.zeros(0, 
      mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
 case("Resize", [13], [PICTURE, None, None, i64(1, 2, 7, 4)], constants=[3], mode="cubic", cubic_coeff_a=-0.5)
 
-# The meaning changed.
+# Operators for which a version changed the meaning.
 for op in "Softmax", "LogSoftmax", "Hardmax":
     case(op, [7, 11, 13], [X])
     case(op, [7, 11, 13], [X], axis=0)

@@ -37,7 +37,7 @@ def distance(sorted_values, distribution):
 
 
 def no_lag(values):
-    """Checks that neighbours at several distances are uncorrelated."""
+    """Checks that the autocorrelation is near 0 at several lags."""
     centred = values - values.mean()
     for lag in 1, 2, 7, 64, 257:
         assert abs((centred[lag:] * centred[:-lag]).mean() / centred.var()) < SIGMAS / math.sqrt(len(values))

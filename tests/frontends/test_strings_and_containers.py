@@ -142,8 +142,8 @@ def test_a_loop_that_builds_a_list(device):
 
 @DEVICES
 def test_a_list_that_is_read_again_is_not_changed(device):
-    """Each trip makes several lists from `longer`: one for the next trip; of the other two it reads the lengths
-    only."""
+    """Each trip makes three lists from `longer`. One is carried to the next trip; only the lengths of the other two are
+    read."""
     item = helper.make_tensor_sequence_value_info
     body = helper.make_graph(
         [helper.make_node("SequenceInsert", ["list", "i"], ["longer"]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise loops, row kernels and reductions of the kernel library on the host. Covers every rank, the sizes 0, 1 and
-// odd sizes, permuted and broadcast strides, the edges of reductions, and uneven ranges of tasks.
+// odd sizes, permuted and broadcast strides, empty reductions, and uneven ranges of tasks.
 #include <doctest/doctest.h>
 
 #include <cmath>

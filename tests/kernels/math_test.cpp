@@ -30,7 +30,7 @@ using Vec4d = k::Vec<double, 4>;
 
 constexpr double wrong = 1e30;
 
-/// Returns the distance in units in the last place of the narrow type. Returns `wrong` if only one of the two is NaN,
+/// Returns the difference in units in the last place of the narrow type. Returns `wrong` if only one of the two is NaN,
 /// if an infinity is compared with a number that is not huge, or if zeros differ in sign.
 template <class Narrow, class Wide>
 double ulps(Narrow got, Wide want) {
@@ -97,7 +97,7 @@ void check_f64(const char* name, double allowed, F f, Ref ref) {
     check_f64(#name, f64_ulps, f, ref);                         \
   }
 
-/// Returns the expected value. In double it is 0 where the result would be denormal in f32.
+/// Returns the expected value. For double, returns 0 where the result would be denormal in f32.
 template <class T>
 T sigmoid_of(T x) {
   if (sizeof(T) == 8 && x < double(-87.33654f)) return 0;

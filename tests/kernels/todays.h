@@ -14,8 +14,8 @@
 
 namespace weft::test {
 
-/// Tells whether to run the case with this number. Where tests are emulated, a plain run takes one case in WEFT_DAYS,
-/// other ones each day (WEFT_TEST_SEED), as the mark `rotates` does; `./x test --release` takes all.
+/// True if the case with this number runs today. Where tests are emulated, a plain run takes one case in WEFT_DAYS,
+/// different ones each day (WEFT_TEST_SEED), like the mark `rotates`; `./x test --release` takes all cases.
 inline bool is_todays(uint64_t number) {
   static const uint64_t day = [] {
     const char* seed = std::getenv("WEFT_TEST_SEED");
@@ -25,7 +25,7 @@ inline bool is_todays(uint64_t number) {
   return is_full || (number + day) % WEFT_DAYS == 0;
 }
 
-/// Returns the cases that `is_todays` chooses by their place in the list.
+/// Returns the cases that `is_todays` chooses by their index in the list.
 template <class List>
 auto todays(const List& cases) {
   std::vector<std::remove_cvref_t<decltype(*std::begin(cases))>> found;

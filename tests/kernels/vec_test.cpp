@@ -60,7 +60,7 @@ double small_float(u8 bits, int mantissa, int bias, bool fnuz, bool has_inf) {
   return sign * std::ldexp(1 + std::ldexp(m, -mantissa), exponent - bias);
 }
 
-/// Returns the nearest finite value, ties to the even code; saturates.
+/// Returns the code of the finite value that is nearest to |x|, ties to the even code; saturates.
 u8 nearest(double x, const double (&values)[256]) {
   int best = 0;
   const double size = std::fmin(std::fabs(x), 1e6);

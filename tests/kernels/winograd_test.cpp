@@ -163,7 +163,7 @@ TEST_CASE("winograd of integers is exact at the bounds that lowering allows") {
     CAPTURE(s.channels_in);
     CAPTURE(s.out[1]);
     CAPTURE(s.out[2]);
-    const int max_x = s.channels_in > 500 ? 55 : 327;  // 25 bits hold 9 * 530 * 55 * 127
+    const int max_x = s.channels_in > 500 ? 55 : 327;  // 9 taps * 530 channels * 55 * 127 < 2^25
     CHECK(worst_error<MacInt16<i16>, WinogradInt4, i16, i8>(s, max_x, 127, i16(0)) == 0);
     CHECK(worst_error<MacInt16<i16>, WinogradInt2, i16, i8>(s, 255, 127, i16(-3)) == 0);
     CHECK(worst_error<MacInt16<i16>, WinogradInt2, i16, i16>(s, 255, 255, i16(0)) == 0);

@@ -33,7 +33,7 @@ def wheel():
 
 @pytest.fixture(scope="session")
 def client(wheel):
-    """Runs wheel_client.py in a new process, with the wheel and Weft's libraries; returns its output."""
+    """Provides a function that runs wheel_client.py with the wheel and Weft's libraries, and returns its output."""
 
     def run(*words, **variables):
         paths = os.pathsep.join(map(str, (wheel, BUILD / "python", ROOT / "tests/ort")))

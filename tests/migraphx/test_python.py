@@ -86,7 +86,7 @@ def graph_of(node, inputs, rank, name="g"):
 
 @pytest.mark.parametrize("given", [["n"], [1]])
 def test_operands_that_only_the_run_tells(given):
-    """A program is compiled for each value of the list; the length of the list may be given when the model is read."""
+    """A program is compiled for each value of `axes`; the length of `axes` may be given when the model is read."""
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
     model = graph_of(node, [("x", TensorProto.FLOAT, [2, 3, 4]), ("axes", TensorProto.INT64, given)], 2)
     program = migraphx.parse_onnx_buffer(model, map_input_dims={"axes": [1]})
@@ -154,7 +154,7 @@ def test_an_input_without_a_rank_has_the_one_that_is_given():
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
-    """Runs in a new process, because a process reads the environment variable only once."""
+    """Runs in a new process, because a process reads WEFT_TUNINGS only once."""
     def weights(name, *sizes):
         array = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
         return onnx.numpy_helper.from_array(array, name)
@@ -447,8 +447,8 @@ def on_amd(tmp_path, script, **variables):
 @needs_emulator
 @pytest.mark.parametrize("interleave", ["0", "1"])
 def test_asynchronous_runs_are_in_order_with_their_streams(tmp_path, reference, interleave):
-    """The work of the emulator's streams runs only when the program waits for it, or alternates between streams. Work
-    without an order gives wrong answers."""
+    """The emulator runs the work of a stream only when the program waits for it or, with `interleave`, in alternation
+    with other streams. A missing wait between streams gives wrong answers."""
     found = json.loads(on_amd(tmp_path, ON_STREAMS, AMDEMU_INTERLEAVE=interleave)[0])
     for name, (x, got, was_asynchronous) in found["answers"].items():
         np.testing.assert_allclose(got, answer(reference, np.float32(x)), atol=1e-5, err_msg=name)

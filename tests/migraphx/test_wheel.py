@@ -71,7 +71,7 @@ def test_8_bits_are_calibrated_on_the_first_run_of_a_size(client, table, option,
 
 
 def test_8_bits_without_examples_are_refused(client, fixed_model, table):
-    """If sizes are fixed, AMD's provider passes the numbers of the calibration table to the quantiser instead."""
+    """If sizes are fixed, AMD's provider gives the quantiser the numbers of the calibration table, but no inputs."""
     with pytest.raises(AssertionError, match="no example of parameter 'image'"):
         feed(client, fixed_model, "--batches", 2, *in_8_bits("int8_enable", table))
 

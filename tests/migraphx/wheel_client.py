@@ -93,8 +93,8 @@ def models_command(options):
 
 
 def feed_command(options):
-    """Runs one model at sizes of its first axis with options of the provider; prints nodes and the error for each
-    size."""
+    """Runs one model at several sizes of its first axis, with options of the provider. Prints the number of Weft's
+    nodes, and the error for each size."""
     model = pathlib.Path(options.model).read_bytes()
     session = make_session(model, options=dict(pair.split("=", 1) for pair in options.option))
     reference = make_session(model, "CPUExecutionProvider")

@@ -7,8 +7,7 @@
 #include <string_view>
 
 /// Shared code of the programs that damage files and read them. The outcome must be an answer or one of Weft's errors.
-/// Bugs are crashes, reports of a sanitizer, more than 2 s of processor time (20 s with a sanitizer), or more than
-/// 1 GiB of memory.
+/// Bugs are crashes, reports of a sanitizer, more than 2 s of processor time (20 s with a sanitizer) or than 1 GiB.
 namespace weft::test {
 
 struct Sound {
@@ -23,8 +22,9 @@ struct Mutants {
 };
 
 /// `PROGRAM SEED FIRST COUNT FILE...`: prints the number of each mutant before it is read, "BUG: ..." if it reveals a
-/// bug, and at the end how often each outcome occurred. `PROGRAM SEED N 1 FILE...` reads mutant N alone; WEFT_DUMP
-/// keeps it as a file. `PROGRAM intact FIRST COUNT FILE...` reads the files FIRST, FIRST + 1, ... without damage.
+/// bug, and at the end how often each outcome occurred. `PROGRAM SEED N 1 FILE...` reads mutant N alone, and writes it
+/// into the folder WEFT_DUMP, if set. `PROGRAM intact FIRST COUNT FILE...` reads COUNT files, from number FIRST on,
+/// without damage.
 int run_mutants(const Mutants& mutants, int count, char** words);
 
 }  // namespace weft::test

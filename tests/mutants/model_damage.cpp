@@ -22,7 +22,7 @@ void find_fields(std::vector<WireField>& fields, std::span<const uint32_t> path,
   }
 }
 
-/// Returns all fields that one of the paths of field numbers leads to.
+/// Returns all fields at the `paths`, which are lists of field numbers from the root.
 std::vector<WireField*> fields_at(std::vector<WireField>& model, std::initializer_list<Path> paths) {
   std::vector<WireField*> found;
   for (Path path : paths) find_fields(model, {path.begin(), path.size()}, found);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operands of an element type that an operator does not support: integers, booleans or strings in place of floats. The
-inputs of one case of each ONNX operator become constants, so that constant folding is tested too. Each model is read or
+inputs of ONNX's own node cases become constants, so that constant folding is tested too. Each model is read or
 refused, without a crash or an internal error."""
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ KINDS = {"int32": np.int32, "bool": bool, "string": object}
 
 
 def first_cases():
-    """Returns one case for each sequence of operators."""
+    """Returns the first case for each list of operators that the nodes of a graph have."""
     found = {}
     for case in node_cases():
         found.setdefault(tuple(node.op_type for node in case.model.graph.node), case)

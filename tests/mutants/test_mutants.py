@@ -33,7 +33,7 @@ from places import keep_count
 COUNT = 20_000 if IS_FULL else 1_000  # different mutants each day
 FILES = 10_000 if IS_FULL else 500
 AT_ONCE = 500
-WEFT = ROOT / "build/release/bin/weft"  # makes the files: a plain run instruments only the programs that read damaged ones
+WEFT = ROOT / "build/release/bin/weft"  # makes the files; an instrumented build may lack this program
 PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
 
 

@@ -21,7 +21,7 @@
 ///       shapes [5,3] i64[2]{-1, 0}          one case with several operands; a type of its own, given elements
 ///       fill 0.1 2                          elements are in this range, not in -2 to 2 (integers: -4 to 7, unsigned
 ///                                           0 to 7); booleans and integers of 4 bits have their whole range
-///       tolerance 1e-3                      instead of what the type allows
+///       tolerance 1e-3                      instead of the type's usual tolerance
 namespace weft::cases {
 
 struct Operand {

@@ -2,10 +2,10 @@
 """Draws a valid ONNX graph at random, node by node; each node is computed as it is added.
 
 A drawing keeps every value twice, in the model's types and with floats in float64. Their difference shows how far two
-right answers may be apart. It also records whether a value is exact: small multiples of a power of two. Operators with
+right answers may be apart. A value is exact if its elements are small multiples of one power of two. Operators with
 discontinuities (Floor, ArgMax, comparisons) take exact values only, so rounding cannot change their results. A node
-that would give NaN, infinities, large numbers or large tensors is not added: `Skip` is raised, and another one is
-drawn.
+that would give NaN, large numbers, large tensors or (unless it is a reduction) infinities is not added: `Skip` is
+raised, and another node is drawn.
 
 Nodes are computed by onnx's reference evaluator; onnxruntime computes its own operators and nodes that the reference
 evaluator cannot run. Bodies of If, Loop and Scan are drawings inside the drawing (control.py).
@@ -52,9 +52,9 @@ class Value:
     wide: np.ndarray  # the value with floats in float64
     exact: bool
     constant: bool = False
-    like: object = None  # the type to which it was rounded; default: its own
+    like: object = None  # the type to which the value was rounded; None: the type of `plain`
     stored: object = None  # for f32: the type in which a device may store the value
-    chosen: bool = False  # an input whose rows are meaningful to its reader; other sizes repeat or drop rows
+    chosen: bool = False  # for an input: its reader needs these rows, so that another size repeats or drops rows
 
     @property
     def shape(self):
@@ -131,7 +131,7 @@ class Drawing:
 
     @contextlib.contextmanager
     def seeing(self, *values):
-        """Opens a context in which nodes take operands only from these values and from later ones."""
+        """Opens a context in which nodes take operands only from these values and from results of nodes added in it."""
         around, self.values = self.values, list(values)
         try:
             yield
@@ -336,7 +336,7 @@ def judge_of(node, opset):
             return by_onnxruntime(node, opset, known)
         try:
             wide = by_reference(wide_node, {name: pair[1] for name, pair in known.items()}, opset)
-        except Exception:  # its ONNX function has constants of the narrow type, which float64 cannot meet
+        except Exception:  # its ONNX function has constants of the narrow type, which do not mix with float64
             wide = noisy(by_reference(node, narrowed(known), opset))
         return plain, [widened(w) for w in wide]
 
@@ -402,7 +402,7 @@ def normalised_rows(node, known):
 
 
 def is_window_too_wide(node, x):
-    """True if a pool's window is wider than its axis and pads: onnxruntime rounds the negative number of steps towards
+    """True if a pool's window is wider than its padded axis: onnxruntime rounds the negative number of steps towards
     0, the standard downwards."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if not node.op_type.endswith("Pool") or "kernel_shape" not in words:
@@ -487,9 +487,8 @@ def session_of(model):
 
 
 def by_onnxruntime(node, opset, known):
-    """Runs the node alone in onnxruntime, on the values and on the wide values rounded to the model's types. The
-    distance of the two results, and a unit in the last place of the largest element, bound the error of a right
-    answer."""
+    """Runs the node alone in onnxruntime, on the values and on the wide values rounded to the model's types. Returns
+    both results, the second one changed by `noisy`; their difference bounds the error of a right answer."""
     is_empty = any(pair[0].size == 0 for pair in known.values())
     if is_empty and (node.domain or node.op_type in ("LSTM", "GRU", "RNN")):
         raise Skip  # onnxruntime divides by this size of 0, or crashes
@@ -516,8 +515,8 @@ def narrowed(known):
 
 
 def noisy(arrays):
-    """Returns arrays in float64, changed by 2^-22 times their largest element, about one unit in the last place of
-    f32."""
+    """Returns arrays in float64, each increased by 2^-22 times its largest element (two to four units in the last
+    place of f32)."""
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 

@@ -168,8 +168,8 @@ def at_size(d, symbols, name, size):
 
 
 def allowed(value):
-    """Returns the allowed difference of an answer from the float64 answer: a share of 1 + the largest element, plus
-    eight times the difference between the plain answer and the float64 answer."""
+    """Returns the allowed difference of an answer from the float64 answer: value.unit * (1 + the largest element), plus
+    eight times the largest difference between the plain answer and the float64 answer."""
     known = np.isfinite(value.wide)
     largest = float(np.max(np.abs(value.wide[known]), initial=0))
     own = float(np.max(np.abs(value.plain.astype(np.float64)[known] - value.wide[known]), initial=0))

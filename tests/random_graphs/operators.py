@@ -14,7 +14,7 @@ from onnx import TensorProto
 TABLE = Path(__file__).resolve().parents[2] / "src" / "ops" / "elementwise.def"
 # Functions with discontinuities, which take exact operands only.
 JUMPS = {"Sign", "Floor", "Ceil", "Round", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"}
-# STEPS: the same for nodes from ONNX's cases. KEEPS: functions that give exact results for exact operands.
+# STEPS: nodes from ONNX's cases that take exact operands only. KEEPS: functions with exact results for exact operands.
 STEPS = JUMPS | {"OneHot", "Unique", "ThresholdedRelu", "Shrink", "Hardmax", "TopK", "NonMaxSuppression", "QuantizeLinear"}
 KEEPS = {"Neg", "Abs", "Relu", "Add", "Sub", "Mul", "Min", "Max", "Where"} | JUMPS
 # Operators whose operands are first mapped into their domain.
@@ -414,7 +414,7 @@ def scatter_elements(d, name):
     shape = tuple(d.random.randint(1, s) for s in x.shape)
     reduction = d.random.choice(["none", "add", "mul", "max", "min"])
     index = d.numbers.integers(0, x.shape[axis], shape)
-    if reduction == "none":  # two updates of one place are undefined
+    if reduction == "none":  # two updates of one element are undefined
         order = np.argsort(d.numbers.random(x.shape), axis=axis)
         index = order[tuple(slice(s) for s in shape)]
     return d.add(name, x, np.asarray(index, np.int64), d.array(shape, x.dtype), axis=axis, reduction=reduction,

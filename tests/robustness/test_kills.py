@@ -33,7 +33,7 @@ def compile_fully(folder, cache):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Provides the program, and the seconds that it took without a cache."""
+    """Provides the compiled program, and the seconds that compiling took with an empty cache."""
     folder = tmp_path_factory.mktemp("whole")
     start = time.monotonic()
     return compile_fully(folder, folder / "cache"), time.monotonic() - start

@@ -94,8 +94,8 @@ def test_nothing_is_lost_or_mixed_up(tmp_path):
     assert stats["execution_count"] <= stats["inference_stats"]["success"]["count"]
     for name in ("waiting", "running"):
         assert f'weft_model_{name}{{model="double",version="1"}} 0' in text
-    # A leak adds to every round; the pools of the interpreter and of malloc grow in some. The bound, a quarter of a KiB a request, is
-    # below a leak of 1 KiB in the requests of one kind of client.
+    # A leak adds to every round; the pools of the interpreter and of malloc grow only in some rounds. The bound is 1/4
+    # KiB a request. A leak of 1 KiB in each request of one of the three kinds of client adds 1/3 KiB a request.
     growth = min(after - before for before, after in itertools.pairwise(memory))
     assert growth < COUNT / 4, memory
     keep_count("requests of 16 clients", {"through": "weft serve"}, right=tally.right, wrong=tally.wrong, went_away=tally.left,

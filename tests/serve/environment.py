@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Separate environments for the server and its clients, build/serve and build/ray, which are made when a test first
-needs them. Without a server, Weft needs neither."""
+needs them. Weft needs neither unless it serves models."""
 import os
 import subprocess
 import sys

@@ -32,7 +32,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, server):
-    """Provides the module of the client, and a client."""
+    """Provides tritonclient's module for HTTP or gRPC, and a client."""
     if request.param == "http":
         with over_http.InferenceServerClient(server.place) as client:
             yield over_http, client

@@ -71,7 +71,7 @@ def until(condition):
 
 
 def numbers(name="x", rows=1, length=2, first=0.0):
-    """Returns a request for the model that `double` makes, and its answer."""
+    """Returns a request for the model that `double` makes, and the expected answer."""
     values = [first + i for i in range(rows * length)]
     return {"inputs": [{"name": name, "datatype": "FP32", "shape": [rows, length], "data": values}]}, [2 * v for v in values]
 

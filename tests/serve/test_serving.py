@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft serve` and its clients, each file of cases under a Python of its own (environment.py). A plain run takes two
-files, others each day."""
+"""`weft serve` and its clients, each file of cases under a separate Python (environment.py). A plain run takes two
+files, different ones each day."""
 import os
 import subprocess
 import sys
