@@ -71,8 +71,8 @@ Imported import_any(Bytes model, const CompileOptions& options);
 /// Compiles an imported model. Throws E502 if the options choose sizes or constants.
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
-/// Makes an executable that runs a static model on the device of the options. `is_whole`: the options also determine
-/// how the model is read. Throws if the device cannot run the likely program.
+/// Makes an executable that runs a model with static inputs on the device of the options. `is_whole`: the options also
+/// apply to importing the model. Throws if the device cannot run the likely program.
 std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOptions& options, bool is_whole,
                                               CompileReport report);
 

@@ -136,7 +136,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   const SizeSchedule& schedule() const { return schedule_; }
   const std::vector<BufferId>& dynamic_buffers() const { return dynamic_; }
-  /// Returns the dynamic buffers that nothing reads after step `step`.
+  /// Returns the dynamic buffers that step `step` is the last to use.
   std::span<const BufferId> last_read(StepId step) const {
     return last_read_.empty() ? std::span<const BufferId>() : last_read_[step];
   }

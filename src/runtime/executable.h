@@ -51,7 +51,7 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// The memory for each output, at least of its size. An empty or missing entry: see allocate_output.
+  /// The memory for each output, at least as large as the output. An empty or missing entry: see allocate_output.
   std::span<const std::span<std::byte>> output_memory = {};
   /// Returns memory for an output without an entry above; null: the run throws E400. If not set, the library allocates.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
