@@ -23,8 +23,8 @@ namespace {
 constexpr size_t max_programs = 32;         // kept for each model
 constexpr size_t max_program_contexts = 4;  // kept in each context; each program has its own working memory
 
-/// The value of all elements of a static input in guesses 1 to 5. In guess 0 the elements are 0, 1, 2 ..., or 1 for the
-/// steps of a Slice.
+/// The value of all elements of a static input without a default value, in guesses 1 to 5. In guess 0 the elements are
+/// 0, 1, 2 ..., or 1 for the steps of a Slice.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // sizes of symbolic axes in guesses 0 to 5
 

@@ -107,7 +107,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// True if `i` has the same result in every trip and reading this result is cheaper than recomputing it.
+  /// True if `i` depends on outer values, does not change from trip to trip, and a read is cheaper than recomputing.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;

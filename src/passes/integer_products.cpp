@@ -94,7 +94,7 @@ Value without_zero(Module& module, const Steps& s) {
   return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
 }
 
-/// Bounds of x - zero: from the elements of x and zero if they are constant, else from the types.
+/// Inclusive bounds of integers, known from their types or from the elements of constants.
 struct StepBounds {
   int64_t low, high;
   int64_t size() const { return std::max(-low, high); }

@@ -36,8 +36,8 @@ enum class IntegerFactors : uint8_t {
 /// sums that might overflow i32. Also moves dequantize behind max pooling.
 bool integer_products(Module& module, IntegerFactors factors);
 
-/// Replaces products of dequantised 8-bit floats on GPUs: the product is computed on the 8-bit floats, with sums in
-/// f32, and multiplied by both scales afterwards.
+/// Replaces products and convolutions of dequantised 8-bit floats on GPUs: multiplies the 8-bit floats, with sums in
+/// f32, and multiplies the result by both scales.
 ///
 ///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
 bool float8_products(Module& module);

@@ -122,7 +122,7 @@ class Sharding {
     return -1;
   }
 
-  /// Rewrites `i` to compute a part of the result, or to sum partial results. Returns false if `i` needs whole operands.
+  /// Rewrites `i` to compute a part of its result, or to sum partial results. Returns false if `i` needs whole values.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);

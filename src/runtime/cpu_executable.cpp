@@ -430,7 +430,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Gives an output its memory. Copies inputs that overlap this memory and are read after the output is written.
+  /// Gives an output its memory. Copies inputs that overlap this memory, except an input that the output may overwrite.
   void give_output(BufferId id, const RunOptions& options) {
     if (host_.is_container(id)) return;
     size_t index = plan().buffers[id].index;
