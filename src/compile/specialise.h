@@ -68,7 +68,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 /// Reads a model from a file or from memory (external data from options.folder), or the program in a saved program.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options);
-/// Compiles an imported model. Throws E502 if the options choose sizes or constants.
+/// Compiles an imported model. Throws E502 if the options choose sizes or constants, which the import has fixed.
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
 /// Makes an executable that runs a model with static inputs on the device of the options. `is_whole`: the options also

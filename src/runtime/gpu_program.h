@@ -265,7 +265,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. With `overlap`, the kernel starts before the previous one ends and waits for that end itself.
+  /// Launches a kernel. With `overlap`, it may start before the previous kernel ends; its code then waits for that end.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
