@@ -83,7 +83,7 @@ VendorLibraries find_libraries(const Place& place, const CompileOptions& options
 /// Returns the device's name in the store of tunings (kernel_build/tunings.h).
 std::string tuning_key(const Place& place);
 
-/// Makes options.choose choose by measurements of this device. Tunes if the options ask for tuning; otherwise uses stored
+/// Makes options.choose choose by measurements of this device: tunes if the options ask for tuning, else uses stored
 /// measurements unless options.choose is set. Opens the vendor's libraries only if tuning or a measurement needs them.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
 /// Returns the options, with `choose` set by stored measurements of a chip if it was not set. The chip may be absent.

@@ -18,6 +18,7 @@ struct AttentionHeads {
 bool expand_attention(Module& module, const AttentionHeads& heads);
 
 /// Replaces grouped products, on targets without a kernel for them, by a gather of the matrices and a batched product.
+/// Negative numbers in `which` stand for results that nothing reads; max makes these numbers valid indices.
 ///     grouped_dot %a, %b, %which   ->   dot %a, (gather %b, max(%which, 0))
 bool expand_grouped(Module& module);
 

@@ -41,7 +41,6 @@ struct Kernel {
   KernelPlan* plan;
 };
 
-/// The sizes, the number of tasks and the scratch memory of one launch.
 struct BoundStep {
   std::vector<int64_t> sizes;
   int64_t tasks = 0, scratch_bytes = 0;
@@ -674,7 +673,7 @@ class CpuContext final : public Context {
   HostValues host_;
   PerBuffer<std::byte*> memory_;          // address of each buffer in this run
   std::vector<Tensor> inputs_, outputs_;  // of this run
-  std::span<const Tensor> given_;         // the inputs as the caller gave them
+  std::span<const Tensor> given_;         // the caller's inputs, without default values
   int64_t peak_ = 0;
 };
 

@@ -77,7 +77,7 @@ struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held
   int64_t weights = 0;             ///< packed weights, shared by all contexts of the program
-  /// GPUs: device copies of the constants that runs read. CPUs: all constants, also those in mapped files.
+  /// The constants that runs read: on a GPU their copies in device memory.
   int64_t constants = 0;
 };
 
