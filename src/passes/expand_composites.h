@@ -23,7 +23,7 @@ bool expand_attention(Module& module, const AttentionHeads& heads);
 bool expand_grouped(Module& module);
 
 /// Replaces a block_dot with computed weights by a product with dequantised weights. If the target has no kernels for
-/// rows of 8 bits (`takes_bytes` is false), a block_dot with constant weights reads the float operand of quantize_rows
+/// rows of 8 bits (`takes_bytes` is false), a block_dot of such rows reads the float operand of quantize_rows instead
 /// or, without a quantize_rows, is replaced. Other uses of quantize_rows are then computed by simpler operators.
 ///     block_dot %x, %w, %scale, %zero   ->   dot %x, (transpose (dequantize %w, %scale, %zero))
 bool expand_block_dots(Module& module, bool takes_bytes);

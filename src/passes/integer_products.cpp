@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Returns a constant as i8 elements minus a zero point; nothing if the elements span more than 256 integers.
+/// Returns a constant value as i8 elements minus a zero point; nothing if it is no constant or spans over 256 integers.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);

@@ -159,7 +159,7 @@ class GpuContext final : public GpuRun {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  /// Allocates the stamps of arena and output buffers for a checked run. A stamp tells which block wrote a byte.
+  /// Allocates the stamps of arena and output buffers for a checked run. A stamp identifies the block that wrote a byte.
   void place_stamps(const BucketPlan& bucket) {
     int64_t total = 0;
     watched_ = {.stamps = PerBuffer<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
@@ -180,7 +180,7 @@ class GpuContext final : public GpuRun {
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// Marks as written the outputs of steps without checks, such as library calls, kernels with raw pointers.
+  /// Marks as written the outputs of steps without checks, such as library calls and kernels with raw pointers.
   void forget_writes(StepId i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen =
