@@ -159,7 +159,7 @@ class GpuContext final : public GpuRun {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  /// Allocates the stamps of arena and output buffers for a checked run. A stamp identifies the block that wrote a byte.
+  /// Allocates stamps for arena and output buffers in a checked run. A stamp identifies the block that wrote a byte.
   void place_stamps(const BucketPlan& bucket) {
     int64_t total = 0;
     watched_ = {.stamps = PerBuffer<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
