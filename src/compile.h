@@ -70,7 +70,7 @@ struct CompileOptions {
 #include "compile/options.def"
   /// Constants as numbers, which are converted to the input's type.
   std::map<std::string, std::vector<double>> constant_numbers = {};
-  /// Returns the inputs of the runs that tuning measures. If not set: default values, else random floats, else ones.
+  /// Returns the inputs of the runs that tuning measures. If not set: default values, or random floats, or ones.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
   /// GPUs: vendors' libraries may replace slower kernels. A program that calls a library cannot be saved.
   bool vendor_libraries = true;

@@ -22,7 +22,7 @@ namespace weft {
 namespace {
 
 enum Register : uint8_t { eax, ebx, ecx, edx };
-enum State : uint8_t { any, ymm, zmm, tile };  // registers that the operating system must save; any: no special ones
+enum State : uint8_t { any, ymm, zmm, tile };  // registers that the operating system must save; any: only basic ones
 
 constexpr int extra = 5;  // the "level" of features that no x86-64 level implies
 

@@ -62,7 +62,7 @@ Chip nvidia_chip(int capability) {
     if (model.kind == ChipKind::nvidia) newest = std::max(newest, capability_of(model));
   }
   std::string plain = cat(sm, std::min(capability, newest));
-  auto own = std::ranges::find(gpu_models, plain + "a", &GpuModel::arch);  // code for sm_90a runs on 9.0 only
+  auto own = std::ranges::find(gpu_models, plain + "a", &GpuModel::arch);  // sm_90a code runs only on capability 9.0
   bool has_own = capability <= newest && own != gpu_models.end();
   return {.kind = ChipKind::nvidia, .arch = std::string(has_own ? own->arch : gpu_model(plain).arch)};
 }

@@ -54,7 +54,7 @@ struct GpuModel : GpuFamily {
   bool is_tested;          ///< tests compile or run kernels for this chip
   std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };
-/// True for the floats of 8 bits that have a sign and a mantissa.
+/// True for 8-bit floats other than f8e8m0.
 bool is_float8(DType type);
 /// True if the chip's matrix unit multiplies this 8-bit float.
 bool multiplies_float8(const GpuModel& gpu, DType type);
@@ -79,7 +79,7 @@ bool multiplies_tiles(const Chip& chip);
 /// kernel header tests, and drops the model to tune for. Other chips stay as they are.
 Chip plain_chip(const Chip& chip);
 
-/// Returns a name for chip_named, without the model to tune for. (chip_named refuses aarch64 with features.)
+/// Returns the name that chip_named reads, without the model to tune for. (chip_named refuses features of aarch64.)
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

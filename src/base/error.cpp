@@ -11,7 +11,7 @@ static std::string format(const ErrorInfo& e) {
   return text;
 }
 
-/// Truncates a text to at most `most` bytes and "...", because names in a model may be megabytes long.
+/// Truncates a text to at most `most` bytes and appends "...", because names in a model may be megabytes long.
 static void shorten(std::string& text, size_t most) {
   if (text.size() <= most) return;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // do not cut a UTF-8 character

@@ -32,7 +32,7 @@ class Bytes {
   void drop_pages() const;
   /// Throws E106 if the bytes are in a mapped file that has changed since it was mapped.
   void check_file() const;
-  /// Returns these bytes, or a checked copy in memory if they are in a mapped file. A large copy drops the read pages.
+  /// Returns these bytes, or a checked copy in memory if they are in a mapped file. A large copy drops their pages.
   Bytes in_memory() const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Matches the whole text against a shell pattern: `*` is any text, `?` any one character.
+/// Matches the whole text against a shell pattern: `*` matches any text, `?` any character.
 bool matches_glob(std::string_view text, std::string_view pattern);
 bool matches_any(std::string_view text, std::span<const std::string> patterns);
 

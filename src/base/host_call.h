@@ -32,7 +32,7 @@ enum class HostFn : uint8_t {
   match_text,      ///< strings -> bool, true where the whole string matches the pattern; strings: the pattern
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
-  map_values,  ///< map -> optional with [1, n]; numbers: element type, n (values of keys 0 to n - 1; 0: all, by key)
+  map_values,  ///< map -> optional with [1, n]; numbers: element type, n (reads keys 0 to n - 1; 0: all in order)
   map_vector,  ///< map -> [1, n]; numbers or strings: the key of each column
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 (RGB), 1 (BGR), 2 (grey)

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// The number of an item in a list of T, as a type of its own: a buffer's id cannot name a step.
+/// The number of an item in a list of T. Each T has its own id type, so that a buffer's id cannot index steps.
 template <class T>
 struct Id {
   using difference_type = int;  // for std::views::iota

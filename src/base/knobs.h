@@ -24,7 +24,7 @@ std::vector<KnobInfo> knob_list();
 /// Returns an environment variable; "" if it is not set. Nothing else calls getenv. For WEFT_ variables, use `knobs`.
 std::string environment(const char* name);
 
-/// Returns the WEFT_* variables that are set but unknown, each with the nearest known name, for a warning.
+/// Returns the WEFT_* variables that are set but unknown, each with the known names that resemble it, for a warning.
 std::vector<std::string> unknown_knobs();
 
 }  // namespace weft

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-/// Calls `visit` for each size of a convolution, which may be symbolic. A product has only numbers.
+/// Calls `visit` for each size of a convolution. (Only convolutions have symbolic sizes.)
 template <class Call, class Visit>
 static void for_each_size(Call& call, const Visit& visit) {
   auto* c = std::get_if<LibraryConvolution>(&call.work);

@@ -27,8 +27,8 @@ struct FloatFormat {
 FloatFormat float_format(DType type);
 
 double decode_float(uint32_t encoding, const FloatFormat& format);
-/// Rounds to nearest even. A value beyond the largest finite one is clamped with `saturate` or in a format without NaN;
-/// otherwise it becomes infinity, or NaN in a format without infinity.
+/// Rounds to nearest even (f8e8m0: up). A value beyond the largest finite one is clamped with `saturate` or in a format
+/// without NaN; otherwise it becomes infinity, or NaN in a format without infinity.
 uint32_t encode_float(double value, const FloatFormat& format, bool saturate = false);
 
 }  // namespace weft

@@ -20,7 +20,7 @@ struct Tensor {
   Bytes data = {};                                                    ///< not for strings; narrow types are packed
   std::shared_ptr<const std::vector<std::string>> strings = nullptr;  ///< DType::string only
   Type::Kind kind = Type::Kind::tensor;
-  /// Containers: the items of a sequence; none or one of an optional; the keys and the values of a map (two vectors).
+  /// Containers: a sequence's items, an optional's item (if any), or a map's keys and values (two tensors of one axis).
   std::shared_ptr<const std::vector<Tensor>> items = nullptr;
 
   bool is_tensor() const { return kind == Type::Kind::tensor; }

@@ -72,7 +72,7 @@ std::string cat(const Args&... args) {
 /// Returns `text` with control bytes and invalid UTF-8 as \xNN, so that a model's names are safe to show on a terminal.
 std::string printable(std::string_view text);
 
-/// Returns at most `limit` entries of `names` that are likely spellings of `name`, nearest by edit distance first.
+/// Returns at most `limit` likely spellings of `name` among `names`, joined by commas, nearest by edit distance first.
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit = 3);
 
 /// Splits at each `separator`; an empty rest at the end is not a piece.

@@ -8,8 +8,8 @@
 #include "base/tensor.h"
 
 /// Tensors of the reference target. Floats are held as double and not rounded between operators. Integers and bool are
-/// held as int64 (u64 by its bits), strings as their numbers in a StringPool. Only conversions, bit-casts, quantisation
-/// and the results of a run are rounded to their type.
+/// held as int64 (u64 with the same bits), strings as their numbers in a StringPool. Only conversions, bit-casts,
+/// quantisation and the results of a run are rounded to their type.
 namespace weft {
 
 struct Wide {

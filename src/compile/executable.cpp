@@ -17,7 +17,7 @@
 
 namespace weft {
 
-/// Copies constants in mapped files into memory, because other processes may change the files.
+/// Copies constants and default values in mapped files into memory, because other processes may change the files.
 static void leave_files(Program& program) {
   for (const auto& module : program.modules()) {
     for (Instruction& i : *module) {

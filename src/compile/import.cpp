@@ -51,7 +51,7 @@ static void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& g
   out.shapes[request.input] = dims;
 }
 
-/// Returns the numbers as a scalar or a list of the type that the model declares for the input.
+/// Returns the numbers as a scalar or a list, with the element type that the model declares for the input.
 static Tensor input_constant(const onnx::ValueInfo& input, std::span<const double> numbers) {
   size_t rank = input.type.dims ? input.type.dims->size() : 1;
   if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))

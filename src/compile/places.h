@@ -45,7 +45,7 @@ std::vector<std::string> target_names(const std::string& name);
 /// "nvidia:sm_90a". Throws E501 for other names, E204 for a processor that kernels cannot be compiled for.
 Chip find_target(const std::string& name);
 
-/// Throws E204 for an x86-64 CPU below v3: kernels need AVX2 and FMA.
+/// Throws E204 for an x86-64 CPU without AVX2 and FMA; warns if Weft does not use all features of a GPU.
 void check_can_compile_for(const Chip& chip);
 
 }  // namespace weft

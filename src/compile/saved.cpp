@@ -47,7 +47,7 @@ std::string names_of(const std::vector<Chip>& chips) {
   return names;
 }
 
-/// Returns the index of the chip with the greatest `reach` among those for which `here` can run code.
+/// Returns the index of the chip with the greatest `reach` among those chips for which `here` can run code.
 std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips) {
   std::optional<size_t> best;
   for (size_t i = 0; i < chips.size(); ++i) {

@@ -23,8 +23,8 @@ namespace {
 constexpr size_t max_programs = 32;         // kept for each model
 constexpr size_t max_program_contexts = 4;  // kept in each context; each program has its own working memory
 
-/// The value of all elements of a static input in guesses 1 to 5. In guess 0 the elements are 0, 1, 2 ..., or 1 for the
-/// steps of a Slice.
+/// The value of all elements of a static input without a default value, in guesses 1 to 5. In guess 0 the elements are
+/// 0, 1, 2 ..., or 1 for the steps of a Slice.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // sizes of symbolic axes in guesses 0 to 5
 
@@ -120,7 +120,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// Tries guesses until one lets the model be imported. If the condition of an If is static, tries all guesses, so that
+/// Tries guesses until the model can be imported. If the condition of an If is static, tries all guesses, so that
 /// both branches are imported: each branch may make other inputs static.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
@@ -197,7 +197,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 
 namespace {
 
-/// A static model on a device: one program for each value of its static inputs, the most recently used first.
+/// A model with static inputs on a device: one program for each value of these inputs, the most recently used first.
 class Specialising final : public Executable, public std::enable_shared_from_this<Specialising> {
  public:
   Specialising(std::shared_ptr<StaticModel> model, const Program* likely, const CompileOptions& options, bool is_whole,
@@ -334,7 +334,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
   }
 
   std::shared_ptr<StaticModel> model_;
-  bool is_whole_;  // true if the options also determine how the model is read
+  bool is_whole_;  // true if options_ also apply to importing the model
   CompileOptions options_;
   Place place_;
   CompileReport report_;

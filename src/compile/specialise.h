@@ -68,11 +68,11 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 /// Reads a model from a file or from memory (external data from options.folder), or the program in a saved program.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options);
-/// Compiles an imported model. Throws E502 if the options choose sizes or constants.
+/// Compiles an imported model. Throws E502 if the options choose sizes or constants, which the import has fixed.
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
-/// Makes an executable that runs a static model on the device of the options. `is_whole`: the options also determine
-/// how the model is read. Throws if the device cannot run the likely program.
+/// Makes an executable that runs a model with static inputs on the device of the options. `is_whole`: the options also
+/// apply to importing the model. Throws if the device cannot run the likely program.
 std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOptions& options, bool is_whole,
                                               CompileReport report);
 

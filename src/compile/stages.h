@@ -44,7 +44,7 @@ std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 
-/// Copies constants in the options that are in the caller's memory, for models that are translated again later.
+/// Copies the options' constants, except those in mappings of map_kept, for models that are translated again later.
 void own_constants(CompileOptions& options);
 
 /// Compiles a frontend's program for the device of the options.
@@ -83,8 +83,8 @@ VendorLibraries find_libraries(const Place& place, const CompileOptions& options
 /// Returns the device's name in the store of tunings (kernel_build/tunings.h).
 std::string tuning_key(const Place& place);
 
-/// Sets options.choose to choose by measurements of this device: new ones if the options ask for tuning, else stored
-/// ones unless options.choose is set. Opens the vendor's libraries only if tuning or a measurement needs them.
+/// Makes options.choose choose by measurements of this device: tunes if the options ask for tuning, else uses stored
+/// measurements unless options.choose is set. Opens the vendor's libraries only if tuning or a measurement needs them.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
 /// Returns the options, with `choose` set by stored measurements of a chip if it was not set. The chip may be absent.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
@@ -98,8 +98,8 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
 
-/// Makes a reference executable, which interprets the frontend's program (in f32 precision only), or the program after
-/// a chip's passes, to check the passes. Throws E502 for options that the reference does not support.
+/// Makes a reference executable. It interprets the frontend's program (precision f32 only) or, to check the passes of a
+/// chip, the program after these passes. Throws E502 for options that the reference does not support.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
 

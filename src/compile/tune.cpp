@@ -254,8 +254,8 @@ class Tuner {
     });
   }
 
-  /// Alternates runs of the trial and of the program with all favourites. The time of a candidate is the favourite's
-  /// time multiplied by the median ratio of the trial's time to the favourite's in each pair of runs.
+  /// Alternates runs of the trial and of the program with all favourites. A candidate's time is the favourite's
+  /// time multiplied by a ratio: the median, over all pairs of runs, of the trial's time / the favourite's time.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
     constexpr auto enough = std::chrono::milliseconds(400);

@@ -36,8 +36,8 @@ struct Pieces {
   }
 };
 
-/// In each of `outer` pieces, copies `size` rows of `width` elements: from row `from_row` of `from_rows` to row
-/// `to_row` of `to_rows`.
+/// In each of `outer` pieces, copies `size` rows of `width` elements: the source rows from `from_row` on become the
+/// result rows from `to_row` on. Each piece has `from_rows` rows at `from` and `to_rows` rows at `to`.
 template <class T>
 void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_t to_rows, int64_t to_row, int64_t size,
                int64_t outer, int64_t width) {

@@ -297,7 +297,7 @@ class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Writes the instructions of a node. Limits visits too, because repeating an empty expression writes no instruction.
+  /// Writes the instructions of a node. Also limits visits, because repeating an empty expression writes nothing.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {

@@ -196,7 +196,7 @@ Picture decode_jpeg_2000(File file, OPJ_CODEC_FORMAT format) {
   return picture;
 }
 
-// --- formats of plain rows -------------------------------------------------------------------------------------------
+// --- uncompressed formats --------------------------------------------------------------------------------------------
 
 /// A reader of numbers, in either byte order, at positions of the file. Throws E212 beyond the file's end.
 class Numbers {

@@ -115,7 +115,7 @@ std::vector<std::string> single_characters(std::string_view text) {
   return all;
 }
 
-/// Returns rows of strings as a tensor of sizes `dims` and a last axis; pads shorter rows with `filler`.
+/// Returns rows of strings as a tensor of sizes [dims..., length of the longest row]; pads other rows with `filler`.
 Tensor filled_up(std::vector<std::vector<std::string>> rows, std::vector<int64_t> dims, const std::string& filler) {
   size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());
@@ -199,8 +199,8 @@ Values concat_text(Operands in) {
   return each_text(in[0], [&](const std::string& text) { return text + strings(in[1])[at++]; });
 }
 
-/// Computes `split_text` by patterns. `numbers`: an unused value, 1 to add marks at the ends of each text, the least
-/// characters of a token, 1 if the pattern matches tokens (0: separators). `strings`: the padding, then the patterns.
+/// Computes `split_text` by patterns. `numbers`: an unused value; 1 to add marks at both ends of each text; the minimum
+/// characters of a token; 1 if the pattern matches tokens, 0 if separators. `strings`: the padding, then the patterns.
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;

@@ -105,13 +105,13 @@ std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
   Dims taps(i.inputs[1].dims().size(), 1), no_pads(op->strides.size(), 0);
   taps[0] = op->groups;
-  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // is_one_type rules out strides above 1
+  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // strides above 1 would change the type
   const bool is_one_type = i.types[0] == i.inputs[0].type() && i.inputs[1].dtype() == op->type;
   if (moves || !is_one_type || i.inputs[1].dims() != taps) return {};
   return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});
 }
 
-/// Merges two broadcasts or slices in a row; drops views, pads, resizes, concats and reductions that change nothing.
+/// Merges two broadcasts or slices in a row; drops broadcasts, slices, pads, resizes, ... that change nothing.
 std::optional<Value> merged_view(Module& module, Instruction& i) {
   if (i.inputs.empty()) return std::nullopt;
   Value x = i.inputs[0];
@@ -245,7 +245,7 @@ std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
     Value y = i.inputs[1 - k];
     if (!view.is<Reshape>() || view.users.size() != 1 || !comes_from_product(view.inputs[0])) continue;
     if (y.def->is<Broadcast>() || y.def->is<Transpose>() || y.def->is<Slice>())
-      continue;  // reshaping these would copy them
+      continue;  // a reshape of these views would need a copy
     const Dims &from = view.inputs[0].dims(), &to = i.types[0].shape.dims;
     if (from.size() != 2 || to.size() < 3 || from.back() != to.back()) continue;
     std::vector<Value> inputs{view.inputs[0], view.inputs[0]};

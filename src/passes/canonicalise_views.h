@@ -8,8 +8,8 @@ namespace weft {
 /// and transposes becomes at most a reshape that splits axes, a transpose, and a reshape that merges axes. Merges two
 /// broadcasts, slices or conversions in a row; removes views without effect. Moves elementwise functions before the
 /// broadcasts of their operands, and functions of one operand before a reshape. After a matrix product, also moves
-/// conversions, functions with scalars and an added residual before a reshape. Replaces a gather of one constant
-/// index by a slice, and a depthwise convolution with one tap by a `mul`. Removes kernel taps that read only padding.
+/// conversions and functions of two operands (with a scalar or a residual) before a reshape. Replaces a gather of one
+/// constant index by a slice, and a depthwise convolution with one tap by a `mul`. Removes taps that read only padding.
 ///
 ///     %1 = reshape %0 {dims=[12*batch, seq, 64]}              (from f32[batch,12,seq,64])
 ///     %2 = transpose %1 {permutation=[0, 2, 1]}

@@ -105,7 +105,7 @@ class LayoutChange {
 
   static bool is_elementwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Nearest>(); }
 
-  /// True if `i` should be computed channels-last: an operand has this layout, and transposing the others is cheap.
+  /// True if `i` should be computed channels-last: one operand has this layout, and the others are cheap to transpose.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;

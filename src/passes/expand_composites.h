@@ -7,7 +7,7 @@ namespace weft {
 /// The largest head sizes for which a target uses its attention kernels.
 struct AttentionHeads {
   int64_t widest = INT64_MAX, widest_of_f32 = INT64_MAX;
-  /// The limit for attention without a mask and with at most as many keys as the head size. For wider heads, two
+  /// The limit for attention without a mask if the number of keys is at most the head size. For wider heads, two
   /// products are faster, because the scores are smaller than q, k and v (as in cross-covariance attention).
   int64_t widest_of_few_keys = INT64_MAX;
 };
@@ -18,12 +18,13 @@ struct AttentionHeads {
 bool expand_attention(Module& module, const AttentionHeads& heads);
 
 /// Replaces grouped products, on targets without a kernel for them, by a gather of the matrices and a batched product.
+/// Negative numbers in `which` stand for results that nothing reads; max makes these numbers valid indices.
 ///     grouped_dot %a, %b, %which   ->   dot %a, (gather %b, max(%which, 0))
 bool expand_grouped(Module& module);
 
-/// Replaces block_dot by a product with dequantised weights, unless the weights are constant. If the target cannot read
-/// rows of 8 bits (`takes_bytes` is false), lets a block_dot with constant weights read the rows before quantize_rows.
-/// Without a quantize_rows, also replaces a block_dot that reads rows of 8 bits.
+/// Replaces a block_dot with computed weights by a product with dequantised weights. If the target has no kernels for
+/// rows of 8 bits (`takes_bytes` is false), a block_dot of such rows reads the float operand of quantize_rows instead
+/// or, without a quantize_rows, is replaced. Other uses of quantize_rows are then computed by simpler operators.
 ///     block_dot %x, %w, %scale, %zero   ->   dot %x, (transpose (dequantize %w, %scale, %zero))
 bool expand_block_dots(Module& module, bool takes_bytes);
 

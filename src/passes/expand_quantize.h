@@ -8,7 +8,7 @@ namespace weft {
 ///     dequantize %x, %s, %z   ->   (convert %x - convert %z) * %s
 ///     quantize %x, %s, %z     ->   nearest(round(%x / %s) + convert %z)
 ///
-/// If the zero point of a byte type is constant, quantises in two steps; readers of x - zero then need only the first:
+/// If the zero point of a byte type is constant, quantises in two steps. Readers of x - zero need only the first step:
 ///     quantize %x, %s, %z     ->   convert(%steps + %z), %steps = nearest(%x / %s) {to=i16}
 bool expand_quantize(Module& module);
 

@@ -32,7 +32,7 @@ int64_t result_bytes(const Instruction& i) {
 
 int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
-/// Returns the number of inner steps per result element, as factors: terms of a sum, taps of a window, keys, or boxes.
+/// Returns the factors of the number of inner steps per result element: terms of a sum, taps of a window, keys, boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
   auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// Evaluates instructions with only constant operands, in the wide types of the reference. Does not fold results above
-/// 64 MiB, nor views, copies, iotas and dequantised weights above 64 KiB: kernels should read the small operands, not a
-/// large copy. Parameters with default values are not constants. A budget that grows with the program's weights
+/// Evaluates instructions with only constant operands, in the reference's wide types. Does not fold dequantised
+/// weights, results above 64 MiB, or views, copies and iotas above 64 KiB: kernels should read the small operands, not
+/// a large copy. Parameters with default values are not constants. A budget that grows with the program's weights
 /// (FoldingScope) limits the work and the growth of constants.
 ///
 ///     %2 = mul %a, %b                     (a = 2, b = 3)

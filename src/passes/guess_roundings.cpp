@@ -19,8 +19,8 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the bounded terms, the number of open terms (a constant times an integer above 2^16), and the
-/// number of all terms.
+/// A bound on the sum of the bounded terms, the number of open terms (a constant times an integer that may exceed
+/// 2^16), and the number of all terms.
 struct Terms {
   double bounded = 0;
   int open = 0, count = 1;
@@ -59,8 +59,8 @@ std::optional<double> error_in_f32(const Instruction& nearest) {
   if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31 - 0x1p12))
     return std::nullopt;
   // Each operation rounds by at most 2^-24 of `size` if the result is within the limits; other results are clamped. The
-  // open term is rounded three times (integer, constant, product), the bounded ones together count as two (constants,
-  // products), then each of the sums. Subtracting and adding the error bound rounds twice more.
+  // roundings: three for the open term (integer, constant, product), two for all bounded terms together (constants,
+  // products), one for each sum, and two for subtracting and adding the error bound.
   double size = std::max(-*low, *high) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * (sum->count + 6) * 0x1p-24)));
   return error <= 0x1p-11 ? std::optional(error) : std::nullopt;

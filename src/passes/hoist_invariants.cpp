@@ -107,7 +107,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// True if `i` computes the same in every trip from values outside the loop, and reading the result is cheaper.
+  /// True if `i` depends on outer values, does not change from trip to trip, and a read is cheaper than recomputing.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -187,7 +187,7 @@ class LoopHoist {
 
   // --- products that multiply one row of a matrix in each trip
 
-  /// Returns the parameters for values from outside the loop; new ones are last.
+  /// Returns the parameters for values from outside the loop; added parameters are last.
   std::span<const Value> outer_parameters() const { return std::span(body_.parameters()).subspan(op_.carried); }
   bool is_unread(Value parameter) const { return parameter.def->users.empty() && !body_.is_result(parameter); }
 
@@ -274,7 +274,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Replaces the loop by one with the added operands, without the dropped carried values and unread outer parameters.
+  /// Rebuilds the loop with the added operands, without the dropped carried values and unread outer parameters.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);

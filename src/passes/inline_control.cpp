@@ -156,7 +156,7 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
-/// True for an unconditional loop without inner control flow and without sizes that change.
+/// True for an unconditional loop that has no inner control flow and sets no symbols.
 bool may_be_joined(const Instruction& i) {
   const auto* op = i.as<Loop>();
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);

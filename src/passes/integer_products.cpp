@@ -94,7 +94,7 @@ Value without_zero(Module& module, const Steps& s) {
   return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
 }
 
-/// Bounds of x - zero: from the elements of x and zero if they are constant, else from the types.
+/// Inclusive bounds of integers, known from their types or from the elements of constants.
 struct StepBounds {
   int64_t low, high;
   int64_t size() const { return std::max(-low, high); }
@@ -176,7 +176,7 @@ Value without(Module& module, Value product, Value share) {
 int64_t group_of(Factors factors) { return factors == Factors::mixed_bytes ? 4 : 1; }
 DType byte_type(Factors factors) { return factors == Factors::signed_bytes ? DType::i8 : DType::u8; }
 
-/// Returns the integer product of a and b: a product of bytes if `factors` is not shorts and the operands allow it.
+/// Returns the integer product of a and b: a product of bytes if `factors` is not `shorts` and the operands allow it.
 Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors factors) {
   Value weight = as_weight(module, b);
   if (factors == Factors::shorts || a.axis >= 0 || weight.dtype() != DType::i8)
@@ -296,7 +296,7 @@ struct ByteOperand {
   Value x, zero;
 };
 
-/// Returns the zero point `value` in i32 without its broadcast; nothing unless it is a number or came from `type`.
+/// Returns the zero point `value` in i32 without its broadcast; nothing unless it is a number or converted from `type`.
 std::optional<Value> zero_of(Module& module, Value value, DType type) {
   if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
   while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))
@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Returns a constant as i8 elements minus a zero point; nothing for other values and for ranges over 256 integers.
+/// Returns a constant value as i8 elements minus a zero point; nothing if it is no constant or spans over 256 integers.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);
@@ -365,7 +365,7 @@ std::optional<Value> narrow_operand(Module& module, Value value) {
   return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
 }
 
-/// Returns the product or convolution of the operands from before their conversion to i32; sums stay i32.
+/// Returns the product or convolution with operands that are not converted to i32; sums stay i32.
 std::optional<Value> narrowed(Module& module, Instruction& i) {
   const auto* dot = i.as<Dot>();
   const auto* convolution = i.as<Convolution>();
@@ -431,7 +431,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// Rewrites a convolution in the way of dot_of_bytes, if the weights have no zero point.
+/// Rewrites a convolution as dot_of_bytes rewrites a product, if the weights are i8 without a zero point.
 template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
@@ -450,7 +450,7 @@ std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
 
 // --- pools -----------------------------------------------------------------------------------------------------------
 
-/// Makes a max pooling of a dequantised value pool the integers: a positive scale does not change which is largest.
+/// Applies a max pooling before the dequantize of its operand: a positive scale keeps the order of the elements.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->indices) return std::nullopt;
@@ -614,7 +614,7 @@ std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   return Sum{{{without_zero(module, *steps), {{*scale}, -1}}}};
 }
 
-/// True if a term is a product or a sum of integers, which f32 may be unable to represent.
+/// True if a term is a product or a sum of integers, which may need more bits than f32 has.
 bool has_product(const Sum& sum) {
   return std::ranges::any_of(sum.terms, [](const Sum::Term& term) {
     auto behind = [](Value value) {

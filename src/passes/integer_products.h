@@ -21,7 +21,7 @@ enum class IntegerFactors : uint8_t {
 ///     convolution (dequantize %x, %s, %z), (dequantize %w, %t, %u)
 /// -> shorts:
 ///     convert(convolution (convert %x - %z), (convert %w - %u) {type=i32}) * (s * t)
-/// -> bytes, if the weights fit i8: x keeps and is padded with its zero point; subtracts z * sum(w) from each result:
+/// -> bytes, if the weights fit i8: x is padded with its zero point, and z * sum(w) is subtracted from each result:
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 ///
 /// mixed_bytes pads the channels of an image with few channels to a multiple of four; tile_bytes does not, because
@@ -33,11 +33,11 @@ enum class IntegerFactors : uint8_t {
 ///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
 ///
 /// Does not change products of dequantised values with scales along the summed axis, with scales per block, or with
-/// sums that might overflow i32. Also makes max pooling of a dequantised value pool the integers.
+/// sums that might overflow i32. Also moves dequantize behind max pooling.
 bool integer_products(Module& module, IntegerFactors factors);
 
-/// Replaces products of dequantised 8-bit floats on GPUs: the product is computed on the 8-bit floats, with sums in
-/// f32, and multiplied by both scales afterwards.
+/// Replaces products and convolutions of dequantised 8-bit floats on GPUs: multiplies the 8-bit floats, with sums in
+/// f32, and multiplies the result by both scales.
 ///
 ///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
 bool float8_products(Module& module);

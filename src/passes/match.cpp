@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// True if `to` represents all values of `from`; false between integers and floats and for 8-bit floats.
+/// True if `to` is wider and represents all values of `from`; false between integers and floats and for 8-bit floats.
 static bool widens(DType from, DType to) {
   if (from == DType::boolean) return is_integer(to) || is_float(to);
   if (is_float(from) && is_float(to)) {

@@ -100,7 +100,7 @@ Value mask_with_heads(Module& module, Value mask, int64_t rank) {
   return reshape(module, mask, {1, mask.dims()[0], mask.dims()[1], mask.dims()[2]});
 }
 
-/// Returns offset if the mask is 0 where column <= row + offset and -inf elsewhere, and every row sees a column.
+/// Returns offset if the mask is 0 where column <= row + offset, hides all other columns, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
   if (!select || mask.rank() < 2) return std::nullopt;

@@ -14,7 +14,7 @@ namespace {
 
 bool has_steps(DType type) { return type == DType::u4 || type == DType::i4 || type == DType::u8 || type == DType::i8; }
 
-/// Returns a matrix of 4- or 8-bit integers (signed ones plus half the range) as unsigned integers, maybe transposed.
+/// Makes a matrix of 4- or 8-bit integers unsigned (adds half the range to signed integers); may also transpose it.
 Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   const bool is_narrow = bits(from.dtype) == 4;
   const int64_t rows = from.dims[0], columns = from.dims[1];
@@ -70,7 +70,7 @@ std::optional<Value> raised_block_dot(Module& module, Instruction& i) {
   const bool is_transposed = k_axis == 0;
   Value w = constant(module, unsigned_steps(*steps, is_transposed)), scale = made->inputs[1];
   std::vector<Value> in = {i.inputs[0], w, is_transposed ? transpose(module, scale, {1, 0}) : scale};
-  // A missing zero point is 0. The default of block_dot is half the unsigned range, which stands for 0 if signed.
+  // Without a zero point, block_dot uses half the unsigned range, which unsigned_steps adds to signed integers only.
   if (zero) in.push_back(constant(module, unsigned_steps(*zero, is_transposed)));
   else if (!is_signed_integer(steps->dtype)) in.push_back(constant(module, zeros(w.dtype(), {n, k / op->block})));
   return module.append(BlockDot{.block = op->block, .type = dot->type}, in);

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// Returns the reduction if `value` is a broadcast of x reduced by fn with kept axes; else null.
+/// If `value` is a reduction of x by `fn` that keeps axes, or a broadcast of one, returns the reduction; else null.
 const Reduce* reduced_back(Value value, ReduceFn fn, Value x) {
   Value small = without_broadcast(value);
   const auto* reduce = small.def->as<Reduce>();

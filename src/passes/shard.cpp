@@ -122,7 +122,7 @@ class Sharding {
     return -1;
   }
 
-  /// Rewrites `i` to compute a part of its result, or the whole from parts. Returns false if `i` needs whole operands.
+  /// Rewrites `i` to compute a part of its result, or to sum partial results. Returns false if `i` needs whole values.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);
@@ -177,8 +177,8 @@ class Sharding {
     return reshaped_to_groups(i, axis);
   }
 
-  /// Handles a reshape of the columns of a joint product of queries, keys and values to groups of heads: this rank gets
-  /// its part of each group.
+  /// Handles a reshape that splits the columns of a joint product (queries, keys and values) into groups of heads: this
+  /// rank gets its part of each group.
   bool reshaped_to_groups(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     if (axis + 1 != i.inputs[0].rank()) return false;

@@ -16,8 +16,8 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// Makes working buffers dynamic if only the run knows their size. (If a GPU replays captured graphs, all sizes are
-/// known before the replay.)
+/// Makes working buffers dynamic if only the run knows their size. Changes nothing in plans for captured GPU graphs,
+/// because all sizes are known before the graph is replayed.
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;

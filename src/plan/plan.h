@@ -221,7 +221,7 @@ struct PlanStep {
   }
 };
 
-/// Returns the launch of a step. The step must be a launch; all load steps are.
+/// Returns the launch of a step. The step must be a launch; every load step is a launch.
 inline const LaunchStep& launch_of(const PlanStep& step) { return std::get<LaunchStep>(step.action); }
 inline LaunchStep& launch_of(PlanStep& step) { return std::get<LaunchStep>(step.action); }
 

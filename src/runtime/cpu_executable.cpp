@@ -41,7 +41,6 @@ struct Kernel {
   KernelPlan* plan;
 };
 
-/// The sizes, the number of tasks and the scratch memory of one launch.
 struct BoundStep {
   std::vector<int64_t> sizes;
   int64_t tasks = 0, scratch_bytes = 0;
@@ -136,7 +135,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   const SizeSchedule& schedule() const { return schedule_; }
   const std::vector<BufferId>& dynamic_buffers() const { return dynamic_; }
-  /// Returns the dynamic buffers that nothing reads after step `step`.
+  /// Returns the dynamic buffers that step `step` is the last to use.
   std::span<const BufferId> last_read(StepId step) const {
     return last_read_.empty() ? std::span<const BufferId>() : last_read_[step];
   }
@@ -430,7 +429,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Gives an output its memory. Copies inputs that overlap this memory and are read after the output is written.
+  /// Gives an output its memory. Copies inputs that overlap this memory, except an input that the output may overwrite.
   void give_output(BufferId id, const RunOptions& options) {
     if (host_.is_container(id)) return;
     size_t index = plan().buffers[id].index;
@@ -674,7 +673,7 @@ class CpuContext final : public Context {
   HostValues host_;
   PerBuffer<std::byte*> memory_;          // address of each buffer in this run
   std::vector<Tensor> inputs_, outputs_;  // of this run
-  std::span<const Tensor> given_;         // the inputs as the caller gave them
+  std::span<const Tensor> given_;         // the caller's inputs, without default values
   int64_t peak_ = 0;
 };
 

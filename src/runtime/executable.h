@@ -51,7 +51,7 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// The memory for each output, at least of its size. An empty or missing entry: see allocate_output.
+  /// The memory for each output, at least as large as the output. An empty or missing entry: see allocate_output.
   std::span<const std::span<std::byte>> output_memory = {};
   /// Returns memory for an output without an entry above; null: the run throws E400. If not set, the library allocates.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
@@ -77,7 +77,7 @@ struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held
   int64_t weights = 0;             ///< packed weights, shared by all contexts of the program
-  /// GPUs: device copies of the constants that runs read. CPUs: all constants, also those in mapped files.
+  /// The constants that runs read: on a GPU their copies in device memory.
   int64_t constants = 0;
 };
 

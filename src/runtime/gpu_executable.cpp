@@ -67,7 +67,7 @@ class GpuContext final : public GpuRun {
     std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< duration of the last run without a captured graph
   };
 
-  /// Returns the elements of inputs that set sizes, in the order of the plan's steps (lower/control.cpp: lower_bind).
+  /// Returns the input elements that set sizes, in the order of the plan's steps (lower/control.cpp: lower_bind).
   std::vector<int64_t> sizes_in_inputs(std::span<const Tensor> inputs, const RunOptions& options) const {
     std::vector<int64_t> found;
     for (const PlanStep& step : plan().steps) {
@@ -112,7 +112,7 @@ class GpuContext final : public GpuRun {
     return true;
   }
 
-  /// Prepares buffers for the sizes of this run; plans a bucket if none holds them. Does nothing if no value changed.
+  /// Prepares buffers for the sizes of this run; plans a bucket if no bucket fits. Does nothing if no value changed.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);
@@ -159,7 +159,7 @@ class GpuContext final : public GpuRun {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  /// Allocates the stamps of arena and output buffers. In a checked run, a byte's stamp records who wrote the byte.
+  /// Allocates stamps for arena and output buffers in a checked run. A stamp identifies the block that wrote a byte.
   void place_stamps(const BucketPlan& bucket) {
     int64_t total = 0;
     watched_ = {.stamps = PerBuffer<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
@@ -180,7 +180,7 @@ class GpuContext final : public GpuRun {
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped copies.
+  /// Marks as written the outputs of steps without checks, such as library calls and kernels with raw pointers.
   void forget_writes(StepId i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen =
@@ -269,7 +269,7 @@ class GpuContext final : public GpuRun {
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      bool is_ours = false;  // true if the previous launch was Weft's kernel: launches may overlap
+      bool is_ours = false;  // true if the previous launch was a kernel of Weft, which the next launch may overlap
       for (StepId i : plan().steps.ids()) {
         if (is_needless(i)) continue;
         launch_step(i, is_ours, options.rank);

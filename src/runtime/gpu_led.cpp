@@ -493,7 +493,7 @@ class LedContext final : public GpuRun {
     set_sizes(step, told, values_);
     update(schedule_.due(i));
     for (size_t k = 0; k < results.size(); ++k) take_result(step.outputs[k], results[k], options);
-    stream_.synchronize();  // afterwards the caller may free the results
+    stream_.synchronize();  // waits for the copies, because `results` is freed here
   }
 
   void take_result(BufferId id, const Tensor& result, const RunOptions& options) {

@@ -265,7 +265,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. With `overlap`, it may start before the previous kernel ends, and itself waits for that end.
+  /// Launches a kernel. With `overlap`, it may start before the previous kernel ends; its code then waits for that end.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
@@ -319,7 +319,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   void load() {
     for (const PlanStep& step : plan_.steps) {
       const auto* use = step.as<LibraryStep>();
-      if (use && !use->call.has_symbols()) work_of(step, {});  // refuse an impossible call when loading
+      if (use && !use->call.has_symbols()) work_of(step, {});  // throws for an impossible call at load time
     }
     persistent_.resize(plan_.buffers.size());
     PerBuffer<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);

@@ -44,7 +44,7 @@ class GpuRun : public Context {
   }
 
   /// Places an output. With on_device, the run writes the output to a donated input or the caller's memory, unless this
-  /// memory overlaps an input that is read later. Else the run writes to `aside()` and copies the output at the end.
+  /// memory overlaps an input (inputs_in_the_way). Else the run writes to `aside()` and copies the output at the end.
   template <class Aside>
   void give_output(BufferId id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     size_t index = plan().buffers[id].index;

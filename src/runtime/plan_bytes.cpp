@@ -71,7 +71,7 @@ void fields(auto&, Is<SwapStep> auto&) {}
 void fields(auto& a, Is<GrowStep> auto& step) { a(step.bytes); }
 void fields(auto& a, Is<HostStep> auto& step) { a(step.call); }
 void fields(auto& a, Is<PartStep> auto& step) { a(step.part, step.settings); }
-/// Encodes no fields of library calls and collectives, because saved programs, which run on other machines, have none.
+/// Encodes no fields of library calls and collectives, because saved programs contain no such steps.
 /// Only tools that compare plans encode plans with such steps.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
@@ -159,7 +159,7 @@ class Encoder {
     fields(*this, value);
   }
 
-  /// Renames a symbol to "s" and its number, so that a model may give its sizes any names.
+  /// Renames a symbol to "s" and its index in `symbols`, because a model may use any text as a name.
   Symbol numbered(const Symbol& symbol) {
     auto same = [&](const Symbol& s) {
       return s.name == symbol.name && s.min == symbol.min && s.max == symbol.max && s.multiple_of == symbol.multiple_of;

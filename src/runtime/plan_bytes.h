@@ -55,8 +55,8 @@ std::vector<std::byte> encode(const Contents& contents);
 std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants);
 std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants);
 
-/// Decode the output of encode; constants refer to the weights. If the bytes are damaged, throw E170 with the cause: an
-/// index is invalid, a step uses memory that it does not have, or a constant is not within `weight_bytes`.
+/// Decode the output of encode; constants refer to the weights. For damaged bytes, throw E170 with the cause, for
+/// example an invalid index or a constant outside the weights section of `weight_bytes` bytes.
 Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes);
 Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants);
 ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants);

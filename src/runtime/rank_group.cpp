@@ -53,7 +53,6 @@ static void sum_part(const std::vector<Exchange>& all, std::byte* to, int64_t be
   }
 }
 
-/// One rank's access to the group.
 class RankGroup::Member final : public Rank {
  public:
   Member(RankGroup& group, size_t number) : group_(group), number_(number) {}

@@ -25,7 +25,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// The place of a port of the whole program: port number `port` of rank `rank`, or of every rank if `rank` is not set.
+/// The ranks that have a port of the whole program: only `rank`, or every rank if not set. `port` is its number there.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};

@@ -50,9 +50,9 @@ struct RankPrograms {
   std::vector<std::string> notes = {};
 };
 
-/// Makes one executable of the ranks. A split input or output becomes one port for each rank: "past@0", "past@1" ... In
-/// a run on the device, inputs and outputs that are not split are on the first device. If a rank fails, the others end
-/// within seconds, and the run throws the failed rank's error. Saving throws E406.
+/// Makes one executable from the ranks' programs. A split input or output becomes one port for each rank: "past@0",
+/// "past@1" ... In a run on the device, inputs and outputs that are not split are on the first device. If a rank fails,
+/// the others end within seconds, and the run throws the failed rank's error. Saving throws E406.
 std::shared_ptr<Executable> make_ranked(RankPrograms programs);
 
 }  // namespace weft

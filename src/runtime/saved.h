@@ -20,9 +20,9 @@
 ///     "code"     for each chip: the image of its kernels
 ///     "weights"  the constants of all sections, each stored once and aligned to 64 bytes; read in place if the file is mapped
 ///
-/// A saved program contains machine code: load it only if you would run an executable by its author. Damage is always
-/// found: a checksum covers every byte, or the byte must be zero. A file with right checksums but a wrong index or size
-/// is refused before the number is used.
+/// A saved program contains machine code: load it only if you would run an executable by its author. Loading checks
+/// every byte: a checksum covers the byte, or the byte must be zero. If the checksums are right but an index or size is
+/// wrong, the file is refused before the number is used.
 namespace weft {
 
 /// The program from which plans are made, and the requested options: enough to compile the program for another chip.

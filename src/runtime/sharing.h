@@ -15,7 +15,7 @@ std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> 
 void refuse_overlap(const Plan& plan, std::span<const Tensor> outputs, size_t index);
 
 /// Returns the input that was donated to output `index` at compile time. Returns null if no input was donated, the
-/// caller left it out, or its size is not `bytes` bytes (or more, if a single step copies the input to the output).
+/// caller left it out, or its size is not `bytes` bytes. An input that one step copies whole may be larger.
 const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, size_t index, size_t bytes);
 
 /// Returns a sentence about each donation: whether it was possible, and why not.

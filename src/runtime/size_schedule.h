@@ -10,9 +10,9 @@
 
 namespace weft {
 
-/// The points at which a plan's sizes can be computed: before the run, or once a step has set the last symbol of a
-/// size (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first trip
-/// and after each trip; these occur only in SizesSteps.
+/// The points at which a plan's sizes can be computed: before the run, or once a step has set the last unknown
+/// symbol of a size (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its
+/// first trip and after each trip; these occur only in SizesSteps.
 class SizeSchedule {
  public:
   explicit SizeSchedule(const Plan& plan);
