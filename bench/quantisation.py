@@ -181,9 +181,9 @@ LANGUAGE = {
 
 
 def mended_axes(path):
-    """Corrects each DequantizeLinear of a constant whose axis does not fit the sizes of the scale; returns their number.
-    onnxruntime 1.32 writes such a node for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed
-    weight in blocks. onnxruntime cannot run such files either."""
+    """Corrects the axis of each DequantizeLinear of a constant if it does not fit the scale; returns the number of
+    corrected nodes. onnxruntime 1.32 writes a wrong axis for the last bias of magika, [1, 214], and NNCF 3.4 for a
+    Gemm's transposed weight in blocks. onnxruntime cannot run such files."""
     model = onnx.load(path)
     dims = {w.name: list(w.dims) for w in model.graph.initializer}
     count = 0

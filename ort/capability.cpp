@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// Compiles the program of a part. The program may be specialised for the values of the whole graph's inputs, except
-  /// inputs of type bool: they may select a branch of an If, which is refused unless all its branches compile.
+  /// Compiles the program of a part. The program may be specialised for values of the whole graph's inputs, except bool
+  /// inputs: a bool may select the branch of an If, and Weft takes an If only if all its branches compile.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {
@@ -119,7 +119,7 @@ class Search {
     if (part.size() == 1) return refuse(part[0], reason);
     std::vector<size_t> culprits = named_nodes(part, std::string(error.where()) + "\n" + std::string(error.why()));
     for (size_t culprit : culprits) refuse(culprit, reason);
-    bool is_kind = error.code() == "E120" || error.code() == "E121";  // errors that name one node of each operator
+    bool is_kind = error.code() == "E120" || error.code() == "E121";  // they name one node per operator
     for (size_t node : part) {
       for (size_t culprit : culprits) {
         if (is_kind && graph_.nodes[node].full_op() == graph_.nodes[culprit].full_op()) refuse(node, reason);

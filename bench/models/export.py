@@ -140,7 +140,7 @@ def free_sizes(network):
         factor = network.multiple_of.get(symbol, 1)
         sizes[symbol] = torch.export.Dim(symbol) if factor == 1 else factor * torch.export.Dim(f"{symbol}_units")
     free = tuple({axis: sizes[symbol] for axis, symbol in network.free.get(key, {}).items()} for key in network.inputs)
-    return (free,) if type(network.module).__name__ == "Only" else free  # a module whose forward takes *values
+    return (free,) if type(network.module).__name__ == "Only" else free  # Only.forward takes *values
 
 
 def export(network):

@@ -64,7 +64,7 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
         import weft.ray
         from weft.serve import Repository, web
 
-        # Ray pickles this function for other processes without the module's globals, so it imports the module there.
+        # Ray pickles this function for other processes without the module's globals, so the function imports the module.
         weft.ray._folder = tempfile.TemporaryDirectory(prefix="weft-ray-")
         words = [str(model.write(weft.ray._folder.name)) for model in models]
         weft.ray._repository = Repository(dataclasses.replace(options, models=words))

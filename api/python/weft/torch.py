@@ -341,8 +341,8 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """Returns the order of a result's axes in memory, and the inverse permutation; None if the result is row-major or its
-    strides are no such order. Later operators in eager may take views that are valid for this order only."""
+    """Returns the order of a result's axes in memory, and the inverse permutation. Returns None if the result is row-major or a
+    stride is 0 or unknown. Later operators in eager mode may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -391,7 +391,7 @@ class _Part(torch.nn.Module):
 
     def build(self, inputs: Sequence[Any]) -> None:
         held = [(i, inputs[i]) for i in self.still]
-        # The parameters' own memory: weights are not held twice.
+        # Contiguous parameters on the CPU are not copied, so these weights are not held twice.
         constants = {self.names[i]: weft._weft.tensor(_real(inputs[i]).detach().cpu().contiguous()) for i in self.still}
         model = weft.compile(self.text.encode(), constants=constants, **self.options)
         order = [self.names.index(port.name) for port in model.inputs]

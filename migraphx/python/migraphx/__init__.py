@@ -492,7 +492,7 @@ def parse_onnx_buffer(buffer, default_dim_value=0, default_dyn_dim_value=None, m
 
 
 def parse_tf(filename, is_nhwc=True, batch_size=1, map_input_dims=None, output_names=()):
-    """Reads a frozen graph or a SavedModel and returns its program. With `is_nhwc`, parameters and results of four axes are NCHW."""
+    """Reads a frozen graph or a SavedModel and returns its program. `is_nhwc`: the graph has NHWC; values of four axes get NCHW."""
     options = Handle(made("tf_options_create"))
     options.kind = "tf_options"
     call("tf_options_set_nhwc", options, is_nhwc)
