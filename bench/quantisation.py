@@ -244,8 +244,8 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """Returns for each function the median processor time of a call. The functions alternate for `limit` seconds, at
-    least `least` rounds."""
+    """Returns for each function the median processor time of a call. The functions alternate for `limit` seconds, and
+    for at least `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
         call()

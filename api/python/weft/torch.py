@@ -64,9 +64,9 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 
 
 def save(program: torch.export.ExportedProgram, file: str | os.PathLike[str] | io.IOBase) -> None:
-    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Three kinds
-    are first decomposed by `run_decompositions({})`: programs with flex attention, which becomes its formula; with
-    autocast; and with weights of tensor subclasses, such as torchao's, which torch would pickle."""
+    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Programs with
+    flex attention, autocast or weights of tensor subclasses are first decomposed by `run_decompositions({})`: flex attention
+    becomes its formula, and torch would pickle subclasses, such as torchao's."""
     names = {_name(node.target) for node in program.graph.nodes}
     plain = all(type(weight) in (torch.Tensor, torch.nn.Parameter) for weight in program.state_dict.values())
     if not plain or names & {"flex_attention", "wrap_with_autocast"}:
@@ -480,8 +480,7 @@ _BROADCAST = {
 
 
 def _broadcasts(body: fx.GraphModule) -> bool:
-    """True if a function of scalars may be called once with tensors that broadcast, and then returns the results for all of
-    their elements."""
+    """True if a function of scalars also works on tensors that broadcast, with one call for all elements."""
 
     def is_simple(node: fx.Node) -> bool:
         if not isinstance(node.target, torch._ops.OpOverload):

@@ -464,7 +464,7 @@ def _warn_of_idle(skip_unknown_operators, print_program_on_error):
         _warn("print_program_on_error changes nothing: the error names the nodes; `weft inspect --ir` prints programs")
 
 
-@functools.cache  # once for the process
+@functools.cache  # each text once per process
 def _warn(text):
     print("migraphx (weft): warning:", text, file=sys.stderr)
 
