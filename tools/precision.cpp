@@ -273,7 +273,7 @@ struct Verdict {
   }
 };
 
-/// One output: `got` is the device's, the others are those of ref (members of Answers).
+/// One output: `got` is the device's answer, the other members are ref's answers (members of Answers).
 struct Judged {
   const Tensor &got, &right, &base;
   std::vector<const Tensor*> runs, narrow_runs;

@@ -177,8 +177,8 @@ def _is_frozen(value: Any) -> bool:
 
 
 def _constant(value: Any) -> _weft.Tensor:
-    """Converts a value to a constant of the value's own type. Memory that the caller could still write to is copied, once. A
-    `_weft.Tensor` is taken as it is."""
+    """Converts a value to a constant of the value's own type. Copies memory that the caller could still write to. Returns a
+    `_weft.Tensor` unchanged."""
     import numpy
 
     if isinstance(value, _weft.Tensor):

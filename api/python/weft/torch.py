@@ -137,8 +137,8 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
     """Compiles a graph for torch.compile(backend="weft") and returns the function that runs it.
 
     options: {"device": "amd:0", "precision": "bf16", "threads": 4}, as for weft.compile. The default device is that of the tensors.
-    "freeze": False reads parameters at each call instead of packing them once. With "fullgraph": True, a graph raises an error if a
-    part of it would run in eager. Raises UsageError for an unknown option."""
+    "freeze": False reads parameters at each call instead of packing them once. With "fullgraph": True, compiling raises an error if
+    a part of the graph would run in eager mode. Raises UsageError for an unknown option."""
     from torch._dynamo.backends.common import aot_autograd
 
     given = dict(options or {})
@@ -580,8 +580,8 @@ def _taken_claims(gm: fx.GraphModule) -> list[str]:
 
 
 def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[..., Any]:
-    """Wraps `run` and checks its last outputs, which are asserted conditions. As in eager mode, a CPU checks at once, and a GPU
-    by an assertion in a kernel."""
+    """Wraps `run` and checks its last outputs, which are asserted conditions. As in eager mode, a CPU checks immediately, and a
+    GPU checks by an assertion in a kernel."""
 
     def checked(*inputs: Any) -> tuple[Any, ...]:
         found = tuple(run(*inputs))
