@@ -317,8 +317,8 @@ def steps_as_outputs(path):
 
 
 def bits(out):
-    """Counts the runs of int8 models, three on each device, whose integers equal those of the first device bit by bit.
-    An AMD GPU, which may be emulated, runs the small model only."""
+    """Runs int8 models three times on each device. Counts the runs with the same integers as the first device, bit by
+    bit. An AMD GPU, which may be emulated, runs the small model only."""
     digits = machine.ROOT / "examples/digits/digits.onnx"
     random = [{"image": np.random.default_rng(i).random((1, 1, 8, 8), np.float32)} for i in range(8)]
     cases = [("digits", digits, random)]

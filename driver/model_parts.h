@@ -9,7 +9,7 @@
 #include "frontends/onnx/file/model.h"
 #include "runtime/executable.h"
 
-/// Cuts a part out of an ONNX model: a model of some nodes, with the values that these nodes read as inputs.
+/// Cuts a part out of an ONNX model: makes a model of some nodes. Its inputs are values that the nodes read.
 namespace weft::driver {
 
 /// Encodes a value as ONNX's test data does (TensorProto, SequenceProto, OptionalProto). Throws E215 for a map.

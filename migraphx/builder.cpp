@@ -76,7 +76,7 @@ std::vector<size_t> Builder::results() const {
 migraphx_shape Builder::shape(size_t step) const {
   const Values& values = item(values_, step);
   if (values.size() != 1) return {migraphx_shape_tuple_type, {}, {}, {}};
-  Builder copy(*this);  // an output's port has the ranges of open sizes, the type's text has none
+  Builder copy(*this);  // the copy gets an output, because only a port has the ranges of open sizes
   copy.graph_.output("y", values[0]);
   return shape_of(copy.graph_.outputs()[0]);
 }
