@@ -79,8 +79,8 @@ DRAWN = {"normal": as_normal, "uniform": as_uniform, "integers": as_integers}
 
 
 def draw(how, dims, dtype, seed, name):
-    """Returns an array drawn by the entry `how` of a recipe, such as {"normal": [0, 0.02]}; `seed` and `name` choose the
-    stream."""
+    """Returns an array that is drawn as an entry of a recipe describes, such as {"normal": [0, 0.02]}; `seed` and
+    `name` choose the stream."""
     ((kind, value),) = how.items()
     count = int(np.prod(dims))
     if kind == "constant":
