@@ -13,7 +13,7 @@ const std::string& nearest(std::string_view name, const std::vector<std::string>
 std::vector<std::string> migraphx_variables();
 
 /// Returns a line that names the environment variables with `prefix` that are set but have no effect; "" if there are
-/// none. A variable has an effect if it is in `used`. For one that is in neither list, also gives the nearest name.
+/// none. A variable has an effect if it is in `used`. The line gives the nearest name for a variable in neither list.
 std::string idle_variables(std::string_view prefix, const std::vector<std::string>& used,
                            const std::vector<std::string>& idle);
 

@@ -5,9 +5,9 @@ sizes.
 
 The model has every form that a library is asked for: groups, strides, uneven padding, a bias, an added tensor, relu,
 and an activation that no library has. A made-up tuning database makes the library the fastest candidate of every
-convolution. A row has the errors of the library and of Weft's own kernels relative to the reference, and the number of
-100 replays whose bits differ. It also says whether both give NaN at the same places, for inputs with NaN, infinities
-and 60000. With open sizes three batches run one after the other, and then the first again.
+convolution. A row has the errors of the library and of Weft's own kernels relative to the reference. It says how many
+of 100 replays give other bits, and whether the library and Weft's kernels give NaN at the same places, for inputs with
+NaN, infinities and 60000. With open sizes three batches run one after the other, and then the first again.
 
   python bench/gpu_library.py [--device nvidia:0] [--precisions f16,bf16,f32] [--candidate fused|alone] [--out results.jsonl]
 
@@ -95,8 +95,8 @@ def imported(folder, path, arguments, candidate):
 
 
 def answers(path, precision, symbols, device, batches):
-    """Returns outputs for plain and special inputs at each batch, and how many of 100 replays differ from the first
-    run."""
+    """Returns outputs for plain and special inputs at each batch. Also returns how many of 100 replays of the first
+    batch differ from its first run; 0 on ref, which is not replayed."""
     program = Program(path, 0, precision, symbols, device)
     found, differing = {}, 0
     for batch in batches:

@@ -82,7 +82,7 @@ def bert_base(batch, seq=128):
 
 
 class OnGpu(torch.nn.Module):
-    """Runs a module so that the tensors that it creates while running are on the GPU."""
+    """Runs a module with the GPU as the default device for tensors that the module creates."""
 
     def __init__(self, core):
         super().__init__()

@@ -5,7 +5,7 @@
 - batch 32 is compared with torch, and with 32 runs of batch 1;
 - 100 replays of a graph must give equal bits;
 - once for each model, in f32, a program with free sizes runs at random sizes. The line has the number of kernels that
-  were compiled for these sizes, and the largest difference of two of the answers from the CPU's.
+  were compiled for these sizes, and the largest difference between GPU and CPU at two of the sizes.
 
   python bench/gpu_right.py [--models resnet50,...] [--precisions f32,f16] [--batch 32] [--sizes 50] [--out results.jsonl]
 

@@ -129,7 +129,7 @@ def docstrings():
 
 
 def paragraphs():
-    """Returns the paragraphs of docstrings() of more than 150 characters that are neither headings nor examples."""
+    """Returns the paragraphs of docstrings() that are longer than 150 characters, except headings and examples."""
     texts = [" ".join(part.split()) for text in docstrings() for part in text.split("\n\n")]
     return list(dict.fromkeys(part for part in texts if len(part) > 150 and "---" not in part and ">>>" not in part))
 

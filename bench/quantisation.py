@@ -181,9 +181,9 @@ LANGUAGE = {
 
 
 def mended_axes(path):
-    """Corrects each DequantizeLinear of a constant whose axis does not fit the sizes of the scale; returns their number.
-    onnxruntime 1.32 writes such a node for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed
-    weight in blocks. onnxruntime cannot run such files either."""
+    """Corrects the axis of each DequantizeLinear of a constant if it does not fit the scale; returns the number of
+    corrected nodes. onnxruntime 1.32 writes a wrong axis for the last bias of magika, [1, 214], and NNCF 3.4 for a
+    Gemm's transposed weight in blocks. onnxruntime cannot run such files."""
     model = onnx.load(path)
     dims = {w.name: list(w.dims) for w in model.graph.initializer}
     count = 0
@@ -244,8 +244,8 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """Returns for each function the median processor time of a call. The functions alternate for `limit` seconds, at
-    least `least` rounds."""
+    """Returns for each function the median processor time of a call. The functions alternate for `limit` seconds, and
+    for at least `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
         call()
@@ -317,8 +317,8 @@ def steps_as_outputs(path):
 
 
 def bits(out):
-    """Counts the runs of int8 models, three on each device, whose integers equal those of the first device bit by bit.
-    An AMD GPU, which may be emulated, runs the small model only."""
+    """Runs int8 models three times on each device. Counts the runs with the same integers as the first device, bit by
+    bit. An AMD GPU, which may be emulated, runs the small model only."""
     digits = machine.ROOT / "examples/digits/digits.onnx"
     random = [{"image": np.random.default_rng(i).random((1, 1, 8, 8), np.float32)} for i in range(8)]
     cases = [("digits", digits, random)]

@@ -66,7 +66,7 @@ def figures(path, device, options, feeds, first):
 
 
 def measure(what, path, lists, options, feeds, out):
-    """Measures one device, then each list of devices; prints and keeps a row for each list. True if all are right."""
+    """Measures one device, then each list of devices; records a row for each list. Returns True if all answers are right."""
     one, answer = figures(path, lists[0].partition(",")[0], options, feeds, None)
     is_right = "failure" not in one
     for devices in lists:

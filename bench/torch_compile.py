@@ -16,7 +16,7 @@ call takes, the overhead of a call, and the time of a call.
   weights that it may pack.
 
 Writes a row for each, in the form of bench/results/README.md. After --limit seconds `calls` begins no other network; a
-line names each that is left out.
+line names each network that is left out.
 """
 import argparse
 import contextlib

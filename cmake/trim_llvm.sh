@@ -15,7 +15,7 @@ set_up_functions() {
   done
 }
 
-# left_out ARCHIVE MEMBER...: prints a weak function for each function of these object files of an archive, so that the linker need not take
+# left_out ARCHIVE MEMBER...: prints a weak function for each function of these object files of an archive, so that the linker does not need
 # the files. If the linker takes a file for another symbol, the file's functions replace the weak ones. A call of a weak function traps,
 # and src/codegen/guard.cpp reports the trap. Some weak functions do nothing instead: those that register passes, and those of clang's
 # back end, which clang calls although Weft runs its own.

@@ -31,7 +31,7 @@ int compare_verb(Words words) {
   if (!line.parse(words)) return exit_done;
 
   auto values = read_tensors(file), references = read_tensors(reference);
-  bool is_single = values.size() == 1 && references.size() == 1;  // then their names need not be equal
+  bool is_single = values.size() == 1 && references.size() == 1;  // then names may differ
   DifferenceTable rows;
   for (const auto& [name, tensor] : references) {
     const Tensor* value = is_single ? &values[0].second : find(values, name);

@@ -27,7 +27,7 @@ class Random {
     else if (is_whole_) low_ = 0, high_ = 1;
   }
   double operator()() {
-    // in [0, 1), not by std's distributions, which differ between standard libraries
+    // A number in [0, 1). Distributions of std are not used, because they differ between standard libraries.
     auto bits = static_cast<double>(engine_() >> 11) * 0x1p-53;
     return is_whole_ ? low_ + std::floor(bits * (high_ - low_ + 1)) : low_ + bits * (high_ - low_);
   }

@@ -49,7 +49,7 @@ std::vector<double> numbers_per_channel(const std::string& text, double otherwis
   return numbers;
 }
 
-/// Returns a channel at pixel (y, x) by bilinear interpolation; positions outside the picture take its edge.
+/// Returns a channel at pixel (y, x) by bilinear interpolation; positions outside are clamped to its edge.
 double sample(const Picture& picture, double y, double x, size_t channel) {
   double top = std::clamp(y, 0.0, static_cast<double>(picture.height - 1));
   double left = std::clamp(x, 0.0, static_cast<double>(picture.width - 1));

@@ -142,7 +142,7 @@ ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map
     if (made.contains(name)) continue;
     auto weight = weights_.find(name);
     if (weight != weights_.end()) put_text(graph, 5, tensor_bytes(onnx::to_tensor(*weight->second), name));
-    else if (values.contains(name)) part.inputs.push_back(name);  // neither map has names that a body defines
+    else if (values.contains(name)) part.inputs.push_back(name);  // no map has names that bodies define
     else part.is_whole = part.is_whole && !results.contains(name);
   }
   for (size_t i : chosen) {

@@ -9,7 +9,7 @@
 #include "frontends/onnx/file/model.h"
 #include "runtime/executable.h"
 
-/// Cuts a part out of an ONNX model: some nodes become a model whose inputs are the values that they read.
+/// Cuts a part out of an ONNX model: makes a model of some nodes. Its inputs are values that the nodes read.
 namespace weft::driver {
 
 /// Encodes a value as ONNX's test data does (TensorProto, SequenceProto, OptionalProto). Throws E215 for a map.

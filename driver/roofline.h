@@ -7,7 +7,7 @@
 namespace weft::driver {
 
 /// Returns the peaks of the program's device. A CPU is measured with `threads` threads. A GPU has the figures of the
-/// data sheet that fits its chip and memory size (base/chips.def). All peaks are zero for an unknown chip.
+/// data sheet that fits its chip and memory size (base/chips.def). All peaks are zero for a GPU without a sheet.
 Peaks peaks_of(const Executable& executable, int threads);
 
 /// Sets `peak_gflops` to the peak of the type in the kernel's name ("dot_bf16_add"), or of `precision` if the name has

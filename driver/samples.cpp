@@ -50,7 +50,7 @@ Tensor item_of(const Tensor& array, const Port& port, size_t item, size_t count)
   return part;
 }
 
-/// Assigns arrays to inputs by name. If there is one array and one input, names need not match.
+/// Assigns arrays to inputs by name. If there is one array and one input, names may differ.
 std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const fs::path& file) {
   std::vector<Tensor> values(model.inputs().size());
   for (auto& [name, array] : arrays) {

@@ -13,7 +13,7 @@ namespace weft::driver {
 
 /// Calibration data from files: pictures, .npz, .npy, folders of ONNX test data, and folders of these in the order of
 /// their names; other files of a folder are skipped. An array with one axis more than its input holds one item for each
-/// index of that axis. If the input's first size is fixed, an array with a multiple of this size holds several items.
+/// index of its first axis. If the input's first size is fixed, an array with a multiple of it holds several items.
 class FileSamples : public quantise::Samples {
  public:
   /// Throws E106 for a path that does not exist.
@@ -28,7 +28,7 @@ class FileSamples : public quantise::Samples {
   std::vector<std::filesystem::path> files_;
   ImageOptions image_;
   size_t next_file_ = 0;
-  std::deque<std::vector<Tensor>> items_;  // the items that are left of the file read last
+  std::deque<std::vector<Tensor>> items_;  // the remaining items of the current file
 };
 
 }  // namespace weft::driver

@@ -25,7 +25,7 @@ std::string paint(std::string_view text, Ink ink, bool on_stderr = false);
 void print(std::string_view text);   ///< a line on standard output
 void note(std::string_view text);    ///< a line on standard error, unless -q asks for errors only
 void detail(std::string_view text);  ///< a line on standard error with -v
-/// Prints an error and, if it has a code, a line that suggests `weft explain CODE`.
+/// Prints an error. Outside JSON, also prints a line that suggests `weft explain CODE`, if the error has a code.
 void print_error(std::string_view message, std::string_view code);
 
 /// Writes a file atomically and reports its name and size on standard error; "-" is standard output.

@@ -116,7 +116,7 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// Compares `tensor` with `reference` and, if this has at most five axes, with its transposes until one is equal: a
+/// Compares `tensor` with `reference` and, up to five axes, with transposes of `reference` until one is equal: a
 /// target may choose another layout. Reshapes each to the sizes of `tensor`. Keeps the smallest difference in `best`.
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {

@@ -45,8 +45,8 @@ class Fields {
     return std::nullopt;
   }
 
-  /// Returns the number of bytes that remain of a field's value, for the wire type in its tag. A varint and a length
-  /// are read here, so nothing remains of a varint.
+  /// Returns how many bytes of a field's value are still to be read, by the wire type in the field's tag. Reads a
+  /// varint completely (0 bytes remain), and the length before a string or a message.
   std::optional<uint64_t> length_of(uint64_t wire_type) {
     if (wire_type == 0) return varint() ? std::optional<uint64_t>(0) : std::nullopt;
     if (wire_type == 1) return 8;

@@ -163,7 +163,7 @@ migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> le
 void check_fixed(const migraphx_shape& shape);
 /// Makes an argument that owns its memory, filled with zeros.
 migraphx_argument make_argument(migraphx_shape shape);
-/// Converts element types in both directions; throws for tuples and for types that the other side lacks.
+/// Converts element types in both directions; throws for tuples and for types that only one library has.
 weft_dtype dtype_of(migraphx_shape_datatype_t type);
 migraphx_shape_datatype_t type_of(weft_dtype type);
 /// Returns text such as "float[1, 3, 224, 224]".

@@ -39,7 +39,7 @@ Tensor as_port(const Port& port, const migraphx_argument& argument) {
 
 namespace {
 
-/// The memory of results that stay on the GPU, as arguments do, when offload copies are off.
+/// The GPU memory of results. Without offload copies, arguments and results stay on the GPU.
 struct GpuResults {
   std::string gpu;
   std::vector<std::shared_ptr<void>> memory;
@@ -83,8 +83,8 @@ migraphx_argument owned(Tensor tensor) {
   return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
 }
 
-/// Returns the argument `place`, which now holds the result. It keeps the caller's shape if that is row-major and has the
-/// same type and number of elements; else it gets the result's shape.
+/// Returns the argument `place`, which now holds the result. It keeps the caller's shape if this shape is row-major and
+/// has the result's type and number of elements; else it gets the result's shape.
 migraphx_argument placed(const migraphx_argument& place, const Tensor& result) {
   std::vector<size_t> lengths(result.dims().begin(), result.dims().end());
   migraphx_shape shape = make_shape(type_of(result.dtype()), lengths);

@@ -57,7 +57,7 @@ class Compiled {
   std::string gpu() const;
   void wait_for(void* stream) const;
 
-  std::shared_ptr<const std::string> bytes_;  // of the model; the program's weights are views of them
+  std::shared_ptr<const std::string> bytes_;  // bytes of the model; the program's weights are views of them
   adapters::Served served_;
   bool gives_outputs_;
   std::vector<Port> inputs_, outputs_;

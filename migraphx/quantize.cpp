@@ -25,15 +25,15 @@ int products_of(const std::vector<std::string>& names, bool may_be_all) {
   return products;
 }
 
-/// Throws unless the names have "all", or both "dot" and "convolution": f16 and bf16 apply to both together.
+/// Throws unless the names have "all", or both "dot" and "convolution": f16 and bf16 always apply to both operators.
 void check_names(const migraphx_quantize_op_names& names) {
   bool is_all = std::ranges::find(names.list, "all") != names.list.end();
   if (!is_all && products_of(names.list, true) != (dots | convolutions))
     not_supported("half precision is for matrix products and convolutions together", "name both, or 'all'");
 }
 
-/// Refuses samples that lack an input. AMD's provider of onnxruntime passes such samples for models with fixed sizes:
-/// numbers of a calibration table in place of examples.
+/// Refuses samples that lack an input. onnxruntime's MIGraphX provider passes such samples for models with fixed sizes:
+/// they are numbers from a calibration table, not examples of inputs.
 void check_sample(const weft::Graph& graph, const migraphx_program_parameters& sample) {
   for (const weft::Port& port : graph.inputs())
     if (!sample.map.contains(port.name))
@@ -41,7 +41,7 @@ void check_sample(const weft::Graph& graph, const migraphx_program_parameters& s
              "ranges from a table are not examples; Weft's own provider of onnxruntime reads tables");
 }
 
-/// The calibration examples; `give` passes one of them, with its arguments in the order of the program's parameters.
+/// The calibration examples; `give` passes one example, with its arguments in the order of the program's parameters.
 struct Examples {
   std::vector<weft::Port> ports;
   const std::vector<migraphx_program_parameters>& samples;
@@ -77,7 +77,7 @@ void quantize(migraphx_program& program, const weft::Graph& graph, weft_quantize
       made.path.empty() ? made.options.folder : std::filesystem::path(made.path).parent_path().string();
   if (!folder.empty()) options.folder = folder.c_str();
   weft::Tensor model = weft::quantize(model_of(program, graph).bytes(), options);
-  if (!made.is_onnx || !program.source) made = {};  // the options for reading are now part of the model
+  if (!made.is_onnx || !program.source) made = {};  // the new model already reflects the options for reading
   made.path.clear(), made.options.folder = folder;
   made.bytes =
       std::make_shared<const std::string>(reinterpret_cast<const char*>(model.bytes().data()), model.bytes().size());

@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// Compiles the program of a part. The program may be specialised for the values of the whole graph's inputs, except
-  /// inputs of type bool: they may select a branch of an If, which is refused unless all its branches compile.
+  /// Compiles the program of a part. The program may be specialised for values of the whole graph's inputs, except bool
+  /// inputs: a bool may select the branch of an If, and Weft takes an If only if all its branches compile.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {
@@ -90,7 +90,7 @@ class Search {
   }
 
   /// Refuses nodes of a part that read inputs or make outputs of a kind that onnxruntime cannot pass to or from a
-  /// plug-in. Returns true if there are any.
+  /// plug-in. Returns true if it refused any.
   bool refuse_ports(const std::vector<size_t>& part, const Boundary& boundary) {
     bool found = false;
     auto check = [&](const std::vector<std::string>& ports, bool is_input) {
@@ -119,7 +119,7 @@ class Search {
     if (part.size() == 1) return refuse(part[0], reason);
     std::vector<size_t> culprits = named_nodes(part, std::string(error.where()) + "\n" + std::string(error.why()));
     for (size_t culprit : culprits) refuse(culprit, reason);
-    bool is_kind = error.code() == "E120" || error.code() == "E121";  // errors that name one node of each operator
+    bool is_kind = error.code() == "E120" || error.code() == "E121";  // these errors name one node per operator
     for (size_t node : part) {
       for (size_t culprit : culprits) {
         if (is_kind && graph_.nodes[node].full_op() == graph_.nodes[culprit].full_op()) refuse(node, reason);
@@ -128,8 +128,8 @@ class Search {
     if (culprits.empty()) refuse(find_culprit(part), reason);
   }
 
-  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". A message may also name a node
-  /// in the body of a node of the part. Its number counts within the body, so only its name is compared.
+  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". If it names a node in a body,
+  /// returns the node that has the body, found only by name, because the number counts within the body.
   std::vector<size_t> named_nodes(const std::vector<size_t>& part, std::string_view text) const {
     std::vector<size_t> found;
     for (size_t at = text.find("node "); at != text.npos; at = text.find("node ", at + 1)) {

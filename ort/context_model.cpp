@@ -57,7 +57,7 @@ fs::path path_of_model(const OrtGraph* graph) {
   return path ? path : "";
 }
 
-/// Returns the path at which onnxruntime will write the model: from the options, else made from the source's name.
+/// Returns the path of the EPContext model: the one in the options, else SOURCE_ctx.onnx beside the source model.
 fs::path path_of_context_model(const OrtGraph* graph, const ContextOptions& options) {
   if (!options.model_path.empty()) return options.model_path;
   fs::path source = path_of_model(graph);

@@ -24,7 +24,7 @@ OrtNode* make_context_node(const Compiled& program, const std::string& provider,
                            const OrtGraph* graph, const ContextOptions& options, const std::vector<std::string>& inputs,
                            const std::vector<std::string>& outputs);
 
-/// Returns Weft's version as text. A session compares it with that of an EPContext model before it loads the model.
+/// Returns Weft's version as text. A session compares it with the text in an EPContext model before loading the model.
 std::string compatibility_text();
 
 }  // namespace weft::ort

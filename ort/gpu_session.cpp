@@ -88,7 +88,7 @@ class CopyKernel : public OrtKernelImpl {
   }
 };
 
-/// Returns the element types of onnxruntime's tensors up to int4, except strings, which stay in host memory.
+/// Returns the element types that are copied: onnxruntime's types 1 to INT4, except strings, which stay in host memory.
 std::vector<const OrtDataType*> copied_types() {
   std::vector<const OrtDataType*> types;
   for (int number = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; number <= ONNX_TENSOR_ELEMENT_DATA_TYPE_INT4; ++number) {

@@ -52,7 +52,7 @@ struct GraphView {
   bool is_constant(const std::string& value) const;
   /// Returns the tensor of a constant initialiser; the pointer lives as long as the graph.
   const OrtValue* constant(const std::string& value) const;
-  /// Returns the file and offset of a large constant that onnxruntime has not loaded; nullopt for other constants.
+  /// Returns the place of a large constant in its file, if onnxruntime has not loaded it and the file can be mapped.
   std::optional<StoredConstant> stored_constant(const std::string& value) const;
 };
 

@@ -87,7 +87,7 @@ size_t Pool::rounded(size_t bytes) const {
   return strategy_ == ArenaStrategy::same_as_requested ? least : std::bit_ceil(least);
 }
 
-/// Returns the smallest idle block that is large enough; null if more than half of it would be unused.
+/// Returns the smallest idle block that is large enough; null if there is none or over half of it would be unused.
 void* Pool::reuse(size_t bytes) {
   auto piece = idle_.lower_bound(bytes);
   if (piece == idle_.end() || piece->first / 2 > bytes) return nullptr;

@@ -40,7 +40,7 @@ class Memory {
   int64_t limit_;
   std::mutex mutex_;
   int64_t used_ = 0;
-  std::unordered_map<void*, void*> bases_;  // aligned address to start, of blocks from the user's functions
+  std::unordered_map<void*, void*> bases_;  // for blocks of the user's function: aligned address -> start
 };
 
 /// A pool of GPU memory that reuses blocks. onnxruntime allocates inputs and outputs anew for each run, but a captured
@@ -64,7 +64,7 @@ class Pool {
   ArenaStrategy strategy_;
   std::mutex mutex_;
   std::multimap<size_t, void*> idle_;
-  std::unordered_map<void*, size_t> sizes_;  // of idle and used blocks
+  std::unordered_map<void*, size_t> sizes_;  // address -> bytes, of idle and used blocks
 };
 
 }  // namespace weft::ort

@@ -150,7 +150,7 @@ std::vector<T> read_attribute(const OrtOpAttr* attribute, OrtOpAttrType type) {
   return values;
 }
 
-/// Writes the strings of an attribute. In `strings`, each ends with a 0.
+/// Writes the strings of an attribute. In `strings`, each string ends with a 0 byte.
 void write_strings(Message& message, const std::vector<char>& strings) {
   for (auto begin = strings.begin(); begin != strings.end();) {
     auto end = std::find(begin, strings.end(), '\0');

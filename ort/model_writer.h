@@ -8,8 +8,8 @@
 #include "ort/message.h"
 #include "ort/quantize.h"
 
-/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model, which
-/// compiling makes constants; only the f32 weights of a model to quantise are in the model.
+/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights become inputs of the model,
+/// and compiling makes them constants. If the model will be quantised, its f32 weights are stored in the model.
 namespace weft::ort {
 
 struct Constant {

@@ -24,7 +24,7 @@ struct Options {
   /// Messages for the user: options that have no effect here, and why.
   std::vector<std::string> notes = {};
 
-  /// Returns max_mem of default_memory_arena_cfg; without it, the smaller of mem_limit and gpu_mem_limit; 0: no limit.
+  /// Returns max_mem of default_memory_arena_cfg, else the smaller of mem_limit and gpu_mem_limit (0: not set).
   int64_t memory_limit() const;
   /// True if kernels are measured while a program is compiled.
   bool tunes_at_once() const { return exhaustive_tune || miopen_conv_exhaustive_search; }

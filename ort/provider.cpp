@@ -162,7 +162,7 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
     log_.warning("operators of the model:" + operators_text(graph));
   Capability found = find_capability(graph, programs_);
   if (settings_.is_strict && !found.refusals.empty()) {
-    // Thrown later, by compile(): onnxruntime ignores an error here and skips the provider, but reports an error there.
+    // compile() throws this later. onnxruntime reports errors of compile(); for an error here it skips the provider.
     strict_failure_ = "not all nodes run on Weft (" + settings_.device.chip + "):" + describe(graph, found.refusals);
     return claim(graph, free_nodes(graph), support);
   }
@@ -177,7 +177,7 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
 void Provider::claim(const GraphView& graph, const std::vector<size_t>& nodes, OrtEpGraphSupportInfo* support) const {
   std::vector<const OrtNode*> handles;
   for (size_t node : nodes) handles.push_back(graph.nodes[node].handle);
-  // The program has the weights, so onnxruntime need not keep them.
+  // The program has the weights, so onnxruntime does not need to keep them.
   OrtNodeFusionOptions options{.ort_version_supported = api.version, .drop_constant_initializers = true};
   ok(api.ep->EpGraphSupportInfo_AddNodesToFuse(support, handles.data(), handles.size(), &options));
 }

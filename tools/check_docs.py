@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Markdown pages of the tree. Links to files and headings lead somewhere, docs/README.md gives each page its
-place in the reading order, a `weft VERB` names a verb of the command line, and no sentence has more words than LONGEST.
-tools/docs.py makes a site of the same pages."""
+"""Checks the Markdown pages of the tree. Links to files and headings must lead somewhere. docs/README.md must give each
+page its place in the reading order. `weft VERB` must name a verb of the command line. No sentence may have more words
+than LONGEST. tools/docs.py makes a site of the same pages."""
 import pathlib
 import re
 import subprocess

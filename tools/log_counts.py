@@ -32,8 +32,8 @@ def counts(line):
 
 
 def counted():
-    """Returns the counts that the tests of the piece wrote, and removes them; adds counts of the same thing from
-    several tests."""
+    """Returns the counts that the tests of the piece wrote, and removes the file. Sums the counts of one thing over all
+    tests."""
     path, found = pathlib.Path(os.environ.get("RESULTS_FILE", "")), {}
     if not path.is_file():
         return []

@@ -13,8 +13,8 @@
 // error of f32 arithmetic; that of an integer is the largest difference.
 //
 // Where that would allow more than a quarter of the largest element (for quantisation steps, for example), the elements
-// with large differences are counted. An answer may have `max_times` as many of them as any of the runs. If that would
-// allow more than a quarter of all elements, or rounding decides the number of elements, every answer passes and the
+// with large differences are counted. An answer may have `max_times` the largest count of any run. If that would allow
+// more than a quarter of all elements, or rounding decides the number of elements, every answer passes and the
 // result counts as `unknown`. `widest` is the largest allowed error of an element, relative to the largest element of
 // its tensor.
 #include <algorithm>
@@ -79,8 +79,8 @@ class Rounding {
   }
 
  private:
-  /// Rounds the f32 operands of products. In random runs, also perturbs the operands of operators that add many numbers,
-  /// because a device adds them in another order.
+  /// Rounds the f32 operands of products. In random runs, also perturbs the operands of operators that add many
+  /// numbers, because a device adds them in another order.
   void round_operands(const Instruction& i, std::vector<Wide>& in) {
     bool multiplies = i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>();
     bool adds = multiplies || i.is<Reduce>() || i.is<Scan>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Pool>() ||
@@ -92,8 +92,8 @@ class Rounding {
       if (adds && way_ == Way::random) change(x, nudged, !i.is<Convolution>());
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
     }
-    // Kernels also round inside: the softmax weights of attention, and the dequantised weights of BlockDot. Perturbs
-    // the other operand of these products by the same relative amount.
+    // Kernels also round the softmax weights of attention and the dequantised weights of BlockDot. To model this,
+    // perturbs the other operand of these products (in[2] and in[0]) by the same relative amount.
     if (way_ != Way::random) return;
     if (i.is<Attention>()) nudge(in[2], in[2].dtype == DType::f32 ? storage_ : in[2].dtype);
     if (i.is<BlockDot>() && in[0].is_real()) nudge(in[0], storage_);
@@ -273,7 +273,7 @@ struct Verdict {
   }
 };
 
-/// One output: `got` is the device's, the others are those of ref (members of Answers).
+/// One output: `got` is the device's answer, the other members are ref's answers (members of Answers).
 struct Judged {
   const Tensor &got, &right, &base;
   std::vector<const Tensor*> runs, narrow_runs;

@@ -14,7 +14,7 @@ inline void write_pack(const std::filesystem::path& file, const std::string& com
                        std::span<const PackEntry> entries) {
   std::map<Hash128, const PackEntry*> sorted;
   for (const PackEntry& entry : entries) sorted.emplace(entry.key, &entry);
-  std::map<std::pair<uint32_t, Hash128>, uint32_t> known;  // frame and checksum of data -> offset in the frame
+  std::map<std::pair<uint32_t, Hash128>, uint32_t> known;  // frame, checksum of data -> byte offset in frame
   std::map<uint32_t, std::vector<std::byte>> frames;
   std::vector<PackPlace> places;
   for (auto [key, entry] : sorted) {

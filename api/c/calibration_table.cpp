@@ -21,8 +21,8 @@ using Ranges = std::map<std::string, Range>;
   refuse("E203", cat("calibration table '", path, "': ", what));
 }
 
-/// Appends the numbers in `value` to `numbers`. `value` is a number, a list or an object; both may be nested. An object
-/// is a wrapped numpy array ("data") or has the ends of a range, such as "lowest" and "highest".
+/// Appends the numbers in `value` to `numbers`. `value` is a number, or a list or an object, which may be nested. An
+/// object is a wrapped numpy array ("data") or has the ends of a range, such as "lowest" and "highest".
 void collect(const Json& value, std::vector<double>& numbers) {
   if (value.is_number()) numbers.push_back(value.get<double>());
   if (value.is_array())

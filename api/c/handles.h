@@ -54,10 +54,10 @@ struct weft_context {
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
   std::shared_ptr<weft::StaticModel> model;      // set if some inputs are static; `program` assumes values for them
-  std::vector<weft::Instruction*> instructions;  // index: weft_value::instruction
+  std::vector<weft::Instruction*> instructions;  // indexed by weft_value::instruction
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
-  /// Ports, and the strings and sizes to which their weft_port points.
+  /// Ports, and the strings and sizes to which the weft_port of each port points.
   struct Ports {
     std::vector<weft::Port> ports = {};
     std::vector<weft::PortText> shown = {};

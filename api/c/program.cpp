@@ -98,7 +98,7 @@ CustomOperator to_operator(const weft_operator& given) {
 
 namespace {
 
-// One function for each kind of option in compile/options.def. It converts the member of the C struct to `to`.
+// One function for each kind of option in compile/options.def: writes an option of the C struct to `to`.
 
 template <class From, class To>
 void take_text(From given, const char*, To& to) {

@@ -45,7 +45,7 @@ class CalledSamples : public quantise::Samples {
   size_t index_ = 0;
 };
 
-/// Converts the options that are strings or numbers, not functions.
+/// Converts the options, except functions.
 quantise::Settings to_settings(const weft_quantize_options& o) {
   quantise::Settings settings;
   if (o.to) settings.to = quantise::parse_target(o.to);

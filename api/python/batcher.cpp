@@ -20,8 +20,8 @@ namespace {
 
 using Given = std::vector<std::optional<Tensor>>;
 
-/// Tensors over memory of Python objects that wait to be freed. Any thread may add tensors; a thread that holds the
-/// interpreter's lock (GIL) frees them.
+/// Tensors that wait to be freed; their memory belongs to Python objects. Any thread may add tensors; a thread that
+/// holds the interpreter's lock (GIL) frees them.
 class Leftovers {
  public:
   void add(Tensor tensor) {
@@ -39,8 +39,8 @@ class Leftovers {
   std::vector<Tensor> tensors_;
 };
 
-/// Returns a new tensor over the same memory, which threads without the interpreter's lock may free. Returns strings
-/// and containers unchanged.
+/// Returns a new tensor over the memory of `tensor`. Threads without the interpreter's lock may free the new tensor.
+/// Returns strings and containers unchanged.
 Tensor lent(const Tensor& tensor, const std::shared_ptr<Leftovers>& leftovers) {
   bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
   if (!has_bytes) return tensor;
@@ -167,8 +167,8 @@ class Queue {
     return inputs;
   }
 
-  /// Converts outputs to arrays over the same memory: requests of a joint run get parts of its outputs that do not
-  /// overlap. On `ref`, an output may share the memory of an input, so shared memory is copied there.
+  /// Converts outputs to arrays. No copy is needed, because requests of a joint run get disjoint parts of its outputs.
+  /// On `ref`, an output may share the memory of an input, so shared memory is copied there.
   nb::list arrays_of(const std::vector<Tensor>& outputs) const {
     nb::list list;
     for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));

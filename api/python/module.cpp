@@ -302,7 +302,7 @@ class Model {
     int64_t count = weft_dtype_bits(type) / 8;
     for (int64_t size : dims) count *= size;
     weft_tensor* tensor = nullptr;
-    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // an empty input: any address does
+    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // an empty input: any but null
     weft::check(
         weft_tensor_wrap(type, dims.data(), dims.size(), data, static_cast<size_t>(count), nullptr, nullptr, &tensor));
     return weft::Tensor(tensor);
@@ -443,10 +443,10 @@ Model* make_model(const Options& options, const Compile& compile) {
 
 // --- quantisation ------------------------------------------------------------------------------------------------
 
-/// The options of weft.quantize and its Python callbacks, which do not raise: _quantize.py stores their exceptions and
-/// raises them after the run.
+/// The options of weft.quantize and its Python callbacks. The callbacks never raise: _quantize.py catches exceptions of
+/// the caller's functions and raises them after the run.
 struct Quantization {
-  /// A function that gets an index and returns the result of weft_quantize_options.item and the input tensors.
+  /// Gets an index; returns the result of weft_quantize_options.item (a number) and the input tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;
   std::string to, method, weights, ranges;
   double percentile = 0, budget = 0, smooth = 0;

@@ -221,7 +221,7 @@ BatchRule confirm(const Program& program, const std::vector<Port>& inputs, Batch
       Inputs a = examples.make(least, size, size), b = examples.make(least, size, 2 * size);
       Inputs c = examples.make(least, size, size);
       std::vector<const Inputs*> requests{&a, &b, &c};
-      // requests of equal length need no padding, so they do not test it
+      // requests of equal length need no padding, so they do not test padding
       if (!rule.length.empty() && length_of(rule, a) == length_of(rule, b)) continue;
       if (agree(program, rule, requests)) return rule;
       return refuse(rule.length.empty() ? "its rows are mixed: in one batch they have other results than alone"

@@ -216,7 +216,7 @@ void Batcher::take_fitting(Batch& batch) {
 }
 
 /// Runs the requests of a batch that are neither cancelled nor expired. If a joint run fails, each request runs by
-/// itself, so that only the bad request fails. If the run was ended by its deadline or by `stop`, every request fails.
+/// itself, so that only the bad request fails. If its deadline or RunOptions::stop ended the run, every request fails.
 void Batcher::run(Context& context, Joiner& joiner, const Batch& batch) {
   Batch wanted;
   for (const Shared& request : batch) {

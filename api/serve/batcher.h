@@ -39,7 +39,7 @@ struct Runs {
   uint64_t count = 0, ns = 0;
 };
 
-/// Counts since the start; `waiting`, `running` and `usual` are present numbers. `queue_ns` and `run_ns` are sums over
+/// Counts since the start; `waiting`, `running` and `usual` are current numbers. `queue_ns` and `run_ns` are sums over
 /// requests.
 struct BatchStats {
   uint64_t answered = 0, failed = 0, cancelled = 0, expired = 0, refused = 0;

@@ -47,7 +47,7 @@ class Joiner {
  public:
   /// Memory that tensors share. `data` is its address; null before the first use.
   struct Memory {
-    std::shared_ptr<Tensor> tensor = {};  // u8, its size in bytes
+    std::shared_ptr<Tensor> tensor = {};  // u8[size of the memory in bytes]
     std::byte* data = nullptr;
   };
 

@@ -37,7 +37,7 @@ struct Rate {
   double gflops = 0, peak = 0;
 };
 
-/// Returns the best of 8 rounds of at least 20 ms of `run`, which does `flop` operations.
+/// Returns the best rate of 8 rounds. A round calls `run`, which does `flop` operations, for at least 20 ms.
 template <class Run>
 Rate best_rate(double flop, const Run& run) {
   Rate best;

@@ -26,13 +26,13 @@ import fill
 from networks import NETWORKS
 
 HERE = Path(__file__).resolve().parent
-SMALL = 1024  # bytes up to which a weight stays in the graph
+SMALL = 1024  # largest size in bytes of a weight that stays in the graph
 SEED = 1
 
 # TOKENS: the vocabulary of models with token ids as inputs. CASES: the sizes at which a model is checked.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
-COUNTED = 2  # number of the first cases of a model that are timed and have `gflop` recorded
+COUNTED = 2  # the first COUNTED cases of a model are timed and get `gflop`
 CASES = {
     "bert_base": [
         {"batch": 1, "seq": 128},
@@ -140,7 +140,7 @@ def free_sizes(network):
         factor = network.multiple_of.get(symbol, 1)
         sizes[symbol] = torch.export.Dim(symbol) if factor == 1 else factor * torch.export.Dim(f"{symbol}_units")
     free = tuple({axis: sizes[symbol] for axis, symbol in network.free.get(key, {}).items()} for key in network.inputs)
-    return (free,) if type(network.module).__name__ == "Only" else free  # a module whose forward takes *values
+    return (free,) if type(network.module).__name__ == "Only" else free  # Only.forward takes *values
 
 
 def export(network):

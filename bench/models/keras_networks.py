@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-SIZE, PICTURES = 224, 4  # side of a picture; pictures from which the converter learns the range of each value
+SIZE, PICTURES = 224, 4  # pixels along a side of a picture; number of pictures for calibration
 
 
 def converter_of(model):

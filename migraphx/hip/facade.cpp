@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A substitute for AMD's HIP runtime on machines without AMD's driver. It has the functions for the device, errors,
 // memory, streams and events, over the host's own memory. It runs no kernels and exports no other functions of HIP. It
-// is in its own folder, which a program searches only if it is set up as docs/migraphx.md says.
+// is in its own folder, which a program searches only if the program is set up as docs/migraphx.md says.
 //
 // Each call is complete when it returns, so the order of a stream is kept and every event has occurred.
 #include <algorithm>

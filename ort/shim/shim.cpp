@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For C and C++ programs that were written for an onnxruntime that contains AMD's providers. Link this library before a
-// stock libonnxruntime, or preload it for an existing program. It supplies the functions that the stock library lacks,
+// A library for C and C++ programs that were written for an onnxruntime with AMD's providers. Link it before a stock
+// libonnxruntime, or preload it for an existing program. It supplies the functions that the stock library lacks,
 // and forwards each call to the plug-in in the same folder:
 //
 //   OrtSessionOptionsAppendExecutionProvider_MIGraphX(options, device_id), _ROCM and _ROCm
@@ -103,7 +103,7 @@ const OrtEpDevice* find_device(OrtEnv* env, const char* provider, const std::str
   return nullptr;
 }
 
-/// A reference to onnxruntime's environment, of which a process has one: CreateEnv returns the existing environment.
+/// A reference to onnxruntime's environment. A process has only one: CreateEnv returns the existing environment.
 class Environment {
  public:
   Environment() { ok(real().api->CreateEnv(ORT_LOGGING_LEVEL_WARNING, "weft", &env_)); }

@@ -177,8 +177,8 @@ def _is_frozen(value: Any) -> bool:
 
 
 def _constant(value: Any) -> _weft.Tensor:
-    """Converts a value to a constant of the value's own type. Memory that the caller could still write to is copied, once. A
-    `_weft.Tensor` is taken as it is."""
+    """Converts a value to a constant of the value's own type. Copies memory that the caller could still write to. Returns a
+    `_weft.Tensor` unchanged."""
     import numpy
 
     if isinstance(value, _weft.Tensor):
@@ -252,8 +252,8 @@ def _result(value: Any) -> Any:
 
 
 def _checked_out(array: Any, port: Port) -> Any:
-    """Checks an array that an output is written to, and returns it in the library's form: a type that numpy lacks as its bits.
-    The array must be writable, and contiguous because nanobind would copy any other array."""
+    """Checks an array that an output is written to. Returns the array, or its bits as integers if numpy lacks the type. The array must
+    be writable, and contiguous because nanobind would copy any other array."""
     if array is None:
         return None
     flags = getattr(array, "flags", None)
@@ -343,7 +343,7 @@ class Model:
         out: an array that the output is written to, or a tuple with an array or None for each output; for None, Weft makes the array.
         stream: as for `run`.
 
-        For inputs in host memory, the outputs are numpy arrays, or torch tensors if an input is one; `run` says what holds on a GPU.
+        For inputs in host memory, the outputs are numpy arrays, or torch tensors if an input is one; for a GPU, see `run`.
         Raises UsageError for inputs that do not fit, ResourceError when the deadline passes or memory is short.
         """
         if len(args) > len(self.inputs):
@@ -538,8 +538,8 @@ class Graph:
         return self._native.input(name, type)
 
     def constant(self, array: Any) -> Value:
-        """Adds an array (numpy, torch, numbers or strings) as a constant and returns its value. The array is copied, unless it is
-        read-only: later changes of it do not change the constant."""
+        """Adds an array (numpy, torch, numbers or strings) as a constant and returns its value. The array is copied unless it is
+        read-only, so later changes of the array do not change the constant."""
         return self._native.constant(_constant(array))
 
     def append(self, op: str, *inputs: Value) -> Value:

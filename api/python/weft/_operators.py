@@ -66,7 +66,7 @@ def _size(text: str, known: dict[str, int]) -> int:
 
 
 class _Rule:
-    """The rule of an operator with a callback: one alternative. Makes the arrays that the callback gets."""
+    """The rule of an operator with a callback; it must have one alternative. Makes the arrays that the callback gets."""
 
     def __init__(self, rule: str) -> None:
         if ";" in rule or "->" not in rule:

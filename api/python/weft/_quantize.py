@@ -13,8 +13,8 @@ from ._errors import Error, UsageError
 
 
 class _Calls:
-    """The caller's functions during one run. The first exception of one of them ends the run and is raised after it, because the library's
-    C interface passes no exceptions on."""
+    """The caller's functions during one run. The first exception of a function is stored and ends the run. `quantize` raises it after
+    the run, because the library's C interface passes no exceptions on."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class _Calls:
         self.failure: BaseException | None = None
 
     def item(self, index: int) -> tuple[int, list[_weft.Tensor | None]]:
-        """Returns the next item of the data, which are read several times: item 0 begins a new pass. An iterator was read into a list."""
+        """Returns (1, next item of the data), (0, []) at the end, or (-1, []) after a failure. Index 0 begins a new pass over the data."""
         if self.failure or self._data is None:
             return -1, []
         try:

@@ -64,7 +64,7 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
         import weft.ray
         from weft.serve import Repository, web
 
-        # Ray pickles this function for other processes without the module's globals, so it imports the module there.
+        # Ray pickles this function for other processes without the module's globals, so the function imports the module.
         weft.ray._folder = tempfile.TemporaryDirectory(prefix="weft-ray-")
         words = [str(model.write(weft.ray._folder.name)) for model in models]
         weft.ray._repository = Repository(dataclasses.replace(options, models=words))
@@ -79,7 +79,7 @@ class _Replica:
     async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
         """Answers one request, with inputs and outputs by name: {"x": array} gives {"y": array}. Several requests may share a run.
 
-        model: name of the model; default: the first. deadline: limit in seconds; 0: that of the options. Raises UsageError for an
+        model: name of the model; default: the first. deadline: limit in seconds; 0: the deadline in the options. Raises UsageError for an
         unknown input."""
         served = weft.ray._repository.find(model or next(iter(weft.ray._repository.models)))
         unknown = sorted(set(inputs) - {port.name for port in served.inputs})

@@ -64,9 +64,9 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 
 
 def save(program: torch.export.ExportedProgram, file: str | os.PathLike[str] | io.IOBase) -> None:
-    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Three kinds
-    are first decomposed by `run_decompositions({})`: programs with flex attention, which becomes its formula; with
-    autocast; and with weights of tensor subclasses, such as torchao's, which torch would pickle."""
+    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Programs with
+    flex attention, autocast or weights of tensor subclasses are first decomposed by `run_decompositions({})`: flex attention
+    becomes its formula, and torch would pickle subclasses, such as torchao's."""
     names = {_name(node.target) for node in program.graph.nodes}
     plain = all(type(weight) in (torch.Tensor, torch.nn.Parameter) for weight in program.state_dict.values())
     if not plain or names & {"flex_attention", "wrap_with_autocast"}:
@@ -137,8 +137,8 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
     """Compiles a graph for torch.compile(backend="weft") and returns the function that runs it.
 
     options: {"device": "amd:0", "precision": "bf16", "threads": 4}, as for weft.compile. The default device is that of the tensors.
-    "freeze": False reads parameters at each call instead of packing them once. With "fullgraph": True, a graph raises an error if a
-    part of it would run in eager. Raises UsageError for an unknown option."""
+    "freeze": False reads parameters at each call instead of packing them once. With "fullgraph": True, compiling raises an error if
+    a part of the graph would run in eager mode. Raises UsageError for an unknown option."""
     from torch._dynamo.backends.common import aot_autograd
 
     given = dict(options or {})
@@ -341,8 +341,8 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """Returns the order of a result's axes in memory, and the inverse permutation; None if the result is row-major or its
-    strides are no such order. Later operators in eager may take views that are valid for this order only."""
+    """Returns the order of a result's axes in memory, and the inverse permutation. Returns None if the result is row-major or a
+    stride is 0 or unknown. Later operators in eager mode may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -391,7 +391,7 @@ class _Part(torch.nn.Module):
 
     def build(self, inputs: Sequence[Any]) -> None:
         held = [(i, inputs[i]) for i in self.still]
-        # The parameters' own memory: weights are not held twice.
+        # Contiguous parameters on the CPU are not copied, so these weights are not held twice.
         constants = {self.names[i]: weft._weft.tensor(_real(inputs[i]).detach().cpu().contiguous()) for i in self.still}
         model = weft.compile(self.text.encode(), constants=constants, **self.options)
         order = [self.names.index(port.name) for port in model.inputs]
@@ -480,8 +480,7 @@ _BROADCAST = {
 
 
 def _broadcasts(body: fx.GraphModule) -> bool:
-    """True if a function of scalars may be called once with tensors that broadcast, and then returns the results for all of
-    their elements."""
+    """True if a function of scalars also works on tensors that broadcast, with one call for all elements."""
 
     def is_simple(node: fx.Node) -> bool:
         if not isinstance(node.target, torch._ops.OpOverload):
@@ -581,8 +580,8 @@ def _taken_claims(gm: fx.GraphModule) -> list[str]:
 
 
 def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[..., Any]:
-    """Wraps `run` and checks its last outputs, which are asserted conditions. As in eager mode, a CPU checks at once, and a GPU
-    by an assertion in a kernel."""
+    """Wraps `run` and checks its last outputs, which are asserted conditions. As in eager mode, a CPU checks immediately, and a
+    GPU checks by an assertion in a kernel."""
 
     def checked(*inputs: Any) -> tuple[Any, ...]:
         found = tuple(run(*inputs))

@@ -464,7 +464,7 @@ def _warn_of_idle(skip_unknown_operators, print_program_on_error):
         _warn("print_program_on_error changes nothing: the error names the nodes; `weft inspect --ir` prints programs")
 
 
-@functools.cache  # once for the process
+@functools.cache  # each text once per process
 def _warn(text):
     print("migraphx (weft): warning:", text, file=sys.stderr)
 
@@ -492,7 +492,7 @@ def parse_onnx_buffer(buffer, default_dim_value=0, default_dyn_dim_value=None, m
 
 
 def parse_tf(filename, is_nhwc=True, batch_size=1, map_input_dims=None, output_names=()):
-    """Reads a frozen graph or a SavedModel and returns its program. With `is_nhwc`, parameters and results of four axes are NCHW."""
+    """Reads a frozen graph or a SavedModel and returns its program. `is_nhwc`: the graph has NHWC; values of four axes get NCHW."""
     options = Handle(made("tf_options_create"))
     options.kind = "tf_options"
     call("tf_options_set_nhwc", options, is_nhwc)

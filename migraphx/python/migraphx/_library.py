@@ -11,7 +11,7 @@ HIP = "libamdhip64.so.7"
 
 
 def _folders():
-    """Returns the folders that may hold the library: this one, and `lib` in five parent folders, as in a build."""
+    """Returns the folders that may hold the library: this one, and `lib` in each of five parent folders, as in a build."""
     here = pathlib.Path(__file__).resolve().parent
     return [here, *(parent / "lib" for parent in here.parents[:5])]
 

@@ -37,7 +37,7 @@ async def serve(options: Options) -> None:
     )
     await repository.start()
     server, listening = uvicorn.Server(config), config.bind_socket()
-    # An answer takes two writes. Without this option, the second waits 40 ms for the client to acknowledge the first.
+    # An answer takes two writes. Without this option, the second waits up to 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops on a signal, then restores this handler and raises it again
         signal.signal(number, lambda *_: None)

@@ -26,7 +26,7 @@ class Metrics:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._counts: dict[tuple[str, int], int] = {}
-        self._times: dict[str, list[float]] = {}  # by model: the requests of each bucket, then their seconds
+        self._times: dict[str, list[float]] = {}  # by model: the number of requests in each bucket, then the sum of all seconds
 
     def count(self, model: str, status: int, seconds: float) -> None:
         if model not in self._repository.models:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Message classes of v2.proto. They are made from the file at their first use, because generated code would require one version of
-protobuf. `Reader` knows only the parts of the language that the file uses."""
+"""Message classes of v2.proto. They are made from the file at their first use, because generated code would require one particular
+version of protobuf. `Reader` knows only the parts of the language that the file uses."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Reader:
 
 @functools.cache
 def file() -> Any:
-    """Returns the file's descriptor. It has its own pool, because a client in this process may define the same messages."""
+    """Returns the file's descriptor. The descriptor has its own pool, because a client in this process may define the same messages."""
     described = Reader((Path(__file__).resolve().parent / "v2.proto").read_text()).file()
     return descriptor_pool.DescriptorPool().AddSerializedFile(described.SerializeToString())
 
