@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. The emulator
 delays the work of streams as long as possible, so that a missing wait gives a wrong answer. Memory is NaN at first;
-races and invalid addresses end a run. A plain run takes only one of the chips for each test and model, a different one
-each day."""
+races and invalid addresses end a run. Of each test for several chips or models, a plain run takes a third of the cases,
+a different third each day."""
 import json
 import os
 import re

@@ -35,8 +35,7 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: factor between the
-    weights of the first and of the last channel."""
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: last channel over first."""
     r = rng()
 
     def weight(*dims):
