@@ -35,7 +35,7 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: last channel over first."""
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: first channel over last."""
     r = rng()
 
     def weight(*dims):
