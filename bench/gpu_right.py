@@ -26,7 +26,7 @@ import gpu
 import numpy as np
 from weft_library import Program
 
-import fill  # isort: skip  (gpu puts its folder on the search path)
+import fill  # isort: skip  (gpu puts bench/models on the search path)
 
 LIMITS = {"f32": 1e-5, "f16": 3e-2}
 # The range of each symbol. height and width are in units of 32 pixels.

@@ -33,7 +33,7 @@ class ProgramStore {
   /// Loads a program that was saved inside or beside an EPContext model.
   std::shared_ptr<Compiled> load(std::span<const std::byte> saved) const;
   std::shared_ptr<Compiled> load(const std::string& path) const;
-  /// Saves a program that `get` returned to the files that the options name. Call it for programs that will be used.
+  /// Saves a program of `get` in the files that the options name. Call it for programs that will be used.
   void keep(const Compiled& program);
   /// Removes all programs from the store; programs in use stay alive.
   void clear() { known_.clear(); }

@@ -47,7 +47,7 @@ struct DenseColumns {
   WEFT_INLINE Factors load_factors(i64, int, i64) const { return {}; }
   WEFT_INLINE void read_factors(Factors&, u32) const {}
   WEFT_INLINE static Vec<u32, 4> in_order(Vec<u32, 4> x) { return x; }
-  /// Returns the place of a unit of a row among the units of a step.
+  /// Returns the index of unit `unit` of row `row` among the units of all rows in one step.
   template <int Rows>
   WEFT_INLINE static int place(int unit, int row) {
     return unit * Rows + row;

@@ -326,7 +326,8 @@ WEFT_INLINE V exp2_split(V power, V r) {
   const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
   return fma(r, p, constant<V>(1)) * power;
 }
-/// Returns 2^x for NaN or x in [-127, 128]. f32: within 2 ulp; except on NVIDIA, -127 gives 0 instead of a denormal.
+/// Returns 2^x for NaN or x in [-127, 128]. f32: within 2 ulp for x in [-126, 127]; on CPUs and AMD GPUs, 0 for
+/// x <= -126.5 and infinity for x > 127.5.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
 #ifdef WEFT_NVIDIA

@@ -148,7 +148,7 @@ def of_this_run(d):
     and a bias."""
     rows, k, n = d.random.choice((1, 2, 7)), 16, d.random.choice((1, 5, 16))
     x = d.array((rows, k))
-    x[:, 0], x[:, 1] = -32, 31.75  # a scale of 1/4 in every row
+    x[:, 0], x[:, 1] = -32, 31.75  # the scale is 1/4 even if rows are dropped
     q, scale, zero = d.add("DynamicQuantizeLinear", d.given(x, chosen=True), outputs=3, exact=True)
     zeros = [d.weight(np.zeros((), np.int8))] if d.chance(0.3) else []
     y = d.add("MatMulInteger", q, d.array((k, n), np.int8), zero, *zeros, exact=True)

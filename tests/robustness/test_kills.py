@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft compile` is killed at random moments, and many of these processes run at the same time. The program is complete
-or absent, no damaged entry stays in the kernel cache, and the final program has the same bytes."""
+"""One test kills `weft compile` at random moments; another runs many at the same time. A program file is complete or
+absent, the kernel cache keeps no damaged entry, and complete files have the bytes of an undisturbed compilation."""
 
 import os
 import random

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: writes the answers of a SavedModel's signatures to one input.
-signature_answers.py FOLDER INPUT.npy OUT.npz SIGNATURE..."""
+"""Runs with the Python that has TensorFlow. Writes the answers of a SavedModel's signatures for an array and
+its first row. signature_answers.py FOLDER INPUT.npy OUT.npz SIGNATURE..."""
 import os
 import sys
 

@@ -213,7 +213,7 @@ TEST_CASE("chips: plain_chip keeps only features that lowering or a kernel heade
   CHECK(to_string(plain_chip({.arch = "x86-64-v3", .features = "+avx2,+gfni", .tune = "znver3"})) == "x86-64-v3");
   CHECK(plain_chip(chip_named("gfx942")) == chip_named("gfx942"));
 
-  // Checks that each feature that the sources test is part of a level or is kept by plain_chip.
+  // Checks that each feature that the sources ask for belongs to a level or is kept by plain_chip.
   std::set<std::string> asked;
   const std::regex macro(R"(__((?:AVX|AMX|GFNI|F16C|FMA|SSE|BMI)\w*?)__)"),
       question(R"(has_feature\([^";]*"([a-z0-9.-]+)\")");
