@@ -35,8 +35,8 @@ WEFT_INLINE u64 receive(const MailboxLine* at, u32 message, const volatile u32* 
   }
 }
 
-/// Sends this thread's elements (eight bytes) to all other ranks, then calls body(first, lanes, part). `first`: the index
-/// of the thread's first element; `lanes`: how many it has; part(r) waits for rank r's elements and returns them.
+/// Sends this thread's elements (eight bytes) to all other ranks, then calls body(first, lanes, part). `first`: the
+/// index of the thread's first element; `lanes`: how many it has; part(r) waits for rank r's elements and returns them.
 template <class T, int Ranks, class L, class From, class Body>
 WEFT_INLINE void exchange(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements, const Body& body) {
   constexpr int N = 8 / sizeof(T);

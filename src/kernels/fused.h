@@ -232,8 +232,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
     };
     return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // Each step after step 0 subtracts 16 from all indices, saturating at -128, so indices below 16 * k are negative and read 0.
-    // Indices 0 to 127 read the first eight parts; indices from 128 on, minus 128, read the last eight.
+    // Each step k after step 0 subtracts 16 from all indices, saturating at -128: indices below 16 * k are negative and
+    // read 0. Indices 0 to 127 read the first eight parts; indices from 128 on, minus 128, read the last eight.
     using B = char __attribute__((__vector_size__(32)));
     const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
     const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {
