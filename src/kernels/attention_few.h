@@ -43,12 +43,21 @@ struct FewState {
   }
 };
 
-/// Combines the results of the waves of a block and, if Split > 1, of the blocks of a cluster. `parts` has for each wave
-/// and row: D columns of the result, the largest score, the sum of weights, two unused places. Calls put(row, column,
-/// result) for 4 columns at a time. A row whose weights sum to 0 gets `none`. All threads of the block call it.
-template <int D, int Rows, int Split, class L, class Put>
-WEFT_INLINE void join_waves(const L&, const WEFT_SHARED_SPACE f32* parts, f32 none, const Put& put) {
+/// Combines the results of the waves of a block and, if Split > 1, of the blocks of a cluster; stores 4 columns at a
+/// time. `parts` has for each wave and row of the key-value head: D columns of the result, the largest score, the sum of
+/// weights, two unused places. A row whose weights sum to 0 becomes 0 or, with `nan_rows`, NaN. All threads of the block
+/// call it.
+template <int D, int Rows, int Split, bool nan_rows, class L, class Store>
+WEFT_INLINE void join_waves(const L&, const AttentionSizes& z, i64 batch, i64 kv_head,
+                            const WEFT_SHARED_SPACE f32* parts, const Store& store) {
   constexpr int waves = L::threads / wave_size, stride = D + 4;
+  const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries;
+  const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
+  const auto put = [&](int r, int at, Vec<f32, 4> value) WEFT_LAMBDA {
+    if (r >= all_rows || at >= z.dv) return;
+    const auto [in_group, number] = divide_index(r, z.queries);
+    store(batch, kv_head * group + in_group, number, i64(at), value, Full{});
+  };
   alignas(16) WEFT_SHARED f32 sums[Split > 1 ? Rows * stride : 4];
   alignas(16) WEFT_SHARED f32 stats[Split > 1 ? Rows * 4 : 4];
   barrier();
@@ -160,12 +169,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
       WEFT_UNROLL for (int i = 0; i < V; i++) part[col + i] = state[r].out[i];
       if (lane_id() == 0) part[D] = state[r].top, part[D + 1] = state[r].sum;
     }
-    const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
-    join_waves<D, Rows, Split>(launch, parts, none, [&](int r, int at, Vec<f32, 4> value) WEFT_LAMBDA {
-      if (r >= all_rows || at >= z.dv) return;
-      const auto [in_group, number] = divide_index(r, z.queries);
-      store(batch, kv_head * group + in_group, number, i64(at), value, Full{});
-    });
+    join_waves<D, Rows, Split, nan_rows>(launch, z, batch, kv_head, parts, store);
   }
 }
 

@@ -9,8 +9,8 @@
 #ifdef WEFT_MMA
 namespace weft::kernel {
 
-/// 16 keys and values of a wave, in pieces of 8 elements. With g = l / 4 and t = l % 4, lane l holds pieces t, t + 4,
-/// ... of keys g and g + 8, and pieces g, g + 8, ... of values 2 * t, 2 * t + 1, 2 * t + 8 and 2 * t + 9.
+/// 16 keys and values of a wave, in pieces of 8 elements; g = l / 4 and t = l % 4 for lane l. It holds pieces t, t + 4,
+/// ... of keys g and g + 8. It holds pieces g, g + 8, ... of values 2 * t, 2 * t + 1, 2 * t + 8 and 2 * t + 9.
 template <int D>
 struct MmaKeys {
   Vec<u32, 4> k[2][D / 32], v[4][D / 64];
@@ -45,7 +45,7 @@ WEFT_INLINE void attention_mma(const L& launch, const AttentionSizes& z, P q, P 
     WEFT_UNROLL for (int mask = 4; mask < wave_size; mask *= 2) {
       first = int(least(first, shuffle_xor(first, mask))), past = int(most(past, shuffle_xor(past, mask)));
     }
-    const int all = past > first ? past - first : 0, stop = first + int(u32(all) * u32(rank + 1) / Split);
+    const int all = past > first ? past - first : 0, stop = first + int(i64(all) * (rank + 1) / Split);
     const P k_rows = k + batch * z.k[0] + kv_head * z.k[1], v_rows = v + batch * z.v[0] + kv_head * z.v[1];
     const auto fetch = [&](int from) WEFT_LAMBDA {
       MmaKeys<D> held;
@@ -61,7 +61,7 @@ WEFT_INLINE void attention_mma(const L& launch, const AttentionSizes& z, P q, P 
       }
       return held;
     };
-    int base = first + int(u32(all) * u32(rank) / Split) + wave * 16;
+    int base = first + int(i64(all) * rank / Split) + wave * 16;
     auto now = fetch(base);
     Vec<u32, 4> row[D / 32];
     WEFT_UNROLL for (int c = 0; c < D / 32; c++) row[c] =
@@ -112,12 +112,7 @@ WEFT_INLINE void attention_mma(const L& launch, const AttentionSizes& z, P q, P 
       }
       if (t == 0) part[D] = top, part[D + 1] = sum;
     }
-    const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
-    join_waves<D, Rows, Split>(launch, parts, none, [&](int r, int at, Vec<f32, 4> value) WEFT_LAMBDA {
-      if (r >= all_rows || at >= z.dv) return;
-      const auto [in_group, number] = divide_index(r, z.queries);
-      store(batch, kv_head * group + in_group, number, i64(at), value, Full{});
-    });
+    join_waves<D, Rows, Split, nan_rows>(launch, z, batch, kv_head, parts, store);
   }
 }
 

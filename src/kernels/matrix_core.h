@@ -260,8 +260,8 @@ WEFT_INLINE void load_matrices(u32 (&words)[4], u32 shared) {
                : "+" register((c)[0]), "+" register((c)[1]), "+" register((c)[2]), "+" register((c)[3]) \
                : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
 
-/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8
-/// of a and of column l / 4 of b.
+/// Adds a product to c: a is 16 x 16, b is 16 x 8. Lane l holds two words of each of its rows and columns: l % 4 and
+/// l % 4 + 4. Its rows of a are l / 4 and l / 4 + 8, its column of b is l / 4.
 template <class T>
 WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (is_same<T, f16>) WEFT_MMA_M16N8("m16n8k16.row.col.f32.f16.f16.f32", "f", c, a, b0, b1);
