@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-SHAPES = [(4096, 4096), (4096, 14336)]
+SHAPES = [(4096, 4096), (4096, 14336), (8192, 28672)]
 CACHE = 200e6  # approximate bytes of a chain's weights: more than the caches hold
 
 
@@ -36,12 +36,12 @@ def write_chain(path, first, second, rows, bits, block):
         n, k = (second, width) if width == first else (first, width)
         data = np.resize(np.roll(pool, i * 12345), n * k * bits // 8).reshape(n, k // block, block * bits // 8)
         scales = (random.random((n, k // block)) + 0.5).astype(np.float16) / np.float16(2 ** (bits - 1) * np.sqrt(k))
-        for name, array in ((f"w{i}", data), (f"s{i}", scales.astype(np.float32))):
+        for name, array in ((f"w{i}", data), (f"s{i}", scales)):
             tensors.append(onnx.numpy_helper.from_array(array, name))
         nodes.append(helper.make_node("MatMulNBits", [x, f"w{i}", f"s{i}"], [f"y{i}"], domain="com.microsoft", K=k, N=n,
                                       bits=bits, block_size=block))
         x, width = f"y{i}", n if first != second else first
-    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, first])
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT16, [rows, first])
     graph = helper.make_graph(nodes, "chain", [value("x")], [value(x)], tensors)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)

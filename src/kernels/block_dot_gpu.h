@@ -182,31 +182,40 @@ struct WeightPairs {
   WEFT_INLINE static Vec<u32, 2> in_pair_order(Vec<u32, 2> x) { return x; }
 };
 
-/// The scales or zero points of a step of gemv_ring: `Count` for each of its columns. Staged: copied to shared memory
-/// with the weights. `Aligned`: each column's factors begin on a multiple of 4 bytes.
-template <class E, int Count, bool Aligned>
+/// The scales or zero points of gemv_ring: `Count` for each column of a step; each column's begin on a multiple of
+/// `Align` bytes. `piece`: the bytes that a lane copies to shared memory at a time. 0: factors are not copied.
+template <class E, int Count, int Align>
 struct StepFactors {
-  static constexpr bool staged = Aligned && Count * sizeof(E) % 4 == 0;
-  static constexpr int words = staged ? int(Count * sizeof(E) / 4) : 0, bytes = ring_columns * words * 4;
+  static constexpr int step_bytes = Count * int(sizeof(E)), most = Align < step_bytes ? Align : step_bytes,
+                       piece = most < 4 ? 0 : int(least(most, 16)), pieces = piece == 0 ? 1 : step_bytes / piece,
+                       bytes = piece == 0 ? 0 : ring_columns * step_bytes;
   const WEFT_GLOBAL E* all;
   i64 stride, blocks;  // elements between columns, and the elements of a column
 
-  /// Starts to copy the factors of `count` columns from `block` on; factors outside of the matrix become zeros.
-  WEFT_INLINE void copy(u32 to, i64 column, int count, i64 block) const {
-    WEFT_UNROLL for (int i = 0; i < ceil_div(ring_columns * words, wave_size); i++) {
-      const int word = lane_id() + i * wave_size, c = word / words, at = word % words * int(4 / sizeof(E));
-      if (word >= ring_columns * words) continue;
-      const bool is_there = c < count && block + at < blocks;
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + word * 4),
-                   "l"(all + (is_there ? (column + c) * stride + block + at : 0)), "r"(is_there ? 4 : 0)
-                   : "memory");
+  /// Returns this lane's piece of the columns from `column` on, in the first step of a wave.
+  WEFT_INLINE const WEFT_GLOBAL u8* lane(i64 column, int wave) const {
+    const auto from = (const WEFT_GLOBAL u8*)(all + (column + lane_id() / pieces) * stride);
+    return from + wave * step_bytes + lane_id() % pieces * piece;
+  }
+  /// Starts to copy the factors of `count` columns; factors past the end of a column become zeros. `lane`: what lane()
+  /// returned for these columns.
+  template <int Waves>
+  WEFT_INLINE void copy(u32 to, const WEFT_GLOBAL u8* lane, int count, int step, int wave) const {
+    const int at = (step * Waves + wave) * step_bytes + lane_id() % pieces * piece, ahead = step * Waves * step_bytes;
+    const bool is_inside = at < int(blocks) * int(sizeof(E));
+    WEFT_UNROLL for (int c = 0; c < ring_columns; c += wave_size / pieces) {
+      const int column = c + lane_id() / pieces;
+      if (column >= ring_columns) continue;
+      copy_async_piece<piece>(to + (c * pieces + lane_id()) * piece, lane + ahead + c * stride * i64(sizeof(E)),
+                              is_inside && column < count ? piece : 0);
     }
   }
   /// Read the factors of columns l / 4 and l / 4 + 8 for lane l, from shared memory or from global memory.
   WEFT_INLINE static void read(f32 (&to)[2][Count], u32 shared) {
-    const auto from = (Shared<E>)(WEFT_SHARED_SPACE char*)u64(shared) + lane_id() / 4 * Count;
-    WEFT_UNROLL for (int i = 0; i < 2 * Count; i++) {
-      to[i / Count][i % Count] = convert<f32>(from[i / Count * 8 * Count + i % Count]);
+    const auto from = (Shared<Vec<E, Count>>)(WEFT_SHARED_SPACE char*)u64(shared) + lane_id() / 4;
+    WEFT_UNROLL for (int c = 0; c < 2; c++) {
+      const Vec<E, Count> factors = from[c * 8];
+      WEFT_UNROLL for (int i = 0; i < Count; i++) to[c][i] = convert<f32>(factors[i]);
     }
   }
   WEFT_INLINE void load(f32 (&to)[2][Count], i64 column, int count, i64 block) const {
@@ -221,42 +230,49 @@ struct StepFactors {
 /// lane l holds word l % 4 of a piece of 16 bytes, and the elements of the rows that belong to it. So the block's scale
 /// can be applied to the sums in f32. A block fills whole pieces of 16 bytes; it is a step, a part of a step, or
 /// several steps.
-template <class T, class W, bool Aligned>
+template <class T, class W, int Align>
 struct BlockColumns {
   using Of = WeightPairs<T, W::Bits>;
   static constexpr int matrices = 1, span = ring_row * 8 / W::Bits, unit = 32 / W::Bits, words = unit / 2,
-                       count = tasks::ring_factors(W::Bits, W::Block);
-  using Scales = StepFactors<typename W::Scale, count, Aligned>;
-  using Zeros = StepFactors<u8, count, Aligned>;
+                       count = tasks::ring_factors(W::Bits, W::Block), align = W::Block <= span ? Align : 1;
+  using Scales = StepFactors<typename W::Scale, count, align>;
+  using Zeros = StepFactors<u8, count, align>;
   static constexpr int scales_at = ring_columns * ring_row, zeros_at = scales_at + Scales::bytes,
                        slot_bytes = zeros_at + (W::zeros ? Zeros::bytes : 0);
+  static constexpr bool stages_zeros = W::zeros && Zeros::piece != 0;
   struct Factors {
     f32 scale[2][count], zero[2][count];
+  };
+  struct Lane {
+    const WEFT_GLOBAL u8 *scale, *zero;
+    int wave;
   };
   const W& weights;
   Scales scales{weights.scale, weights.blocks, weights.blocks};
   Zeros zeros{weights.zero, weights.zero_stride, weights.blocks};
 
   WEFT_INLINE i64 row_bytes() const { return weights.blocks * W::Block * W::Bits / 8; }
-  WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
-    return weights.w + (task * ring_columns + c) * row_bytes();
+  WEFT_INLINE const WEFT_GLOBAL u8* column(int, i64 column) const { return weights.w + column * row_bytes(); }
+  WEFT_INLINE Lane lane(i64 column, int wave) const {
+    return {scales.lane(column, wave), stages_zeros ? zeros.lane(column, wave) : nullptr, wave};
   }
-  WEFT_INLINE static i64 block_of(i64 position) { return position * span / W::Block; }
-  WEFT_INLINE void copy_factors(u32 slot, i64 task, int columns, i64 position) const {
-    if constexpr (Scales::staged) scales.copy(slot + scales_at, task * ring_columns, columns, block_of(position));
-    if constexpr (W::zeros && Zeros::staged)
-      zeros.copy(slot + zeros_at, task * ring_columns, columns, block_of(position));
+  template <int Waves>
+  WEFT_INLINE void copy_factors(u32 slot, const Lane& lane, int columns, int step) const {
+    if constexpr (Scales::piece != 0)
+      scales.template copy<Waves>(slot + scales_at, lane.scale, columns, step, lane.wave);
+    if constexpr (stages_zeros) zeros.template copy<Waves>(slot + zeros_at, lane.zero, columns, step, lane.wave);
   }
-  WEFT_INLINE Factors load_factors(i64 task, int columns, i64 position) const {
+  WEFT_INLINE Factors load_factors(i64 column, int columns, int position) const {
     Factors f;
+    const i64 block = i64(position) * span / W::Block;
     WEFT_UNROLL for (int i = 0; i < 2 * count; i++) f.zero[i / count][i % count] = f32(1 << (W::Bits - 1));
-    if constexpr (!Scales::staged) scales.load(f.scale, task * ring_columns, columns, block_of(position));
-    if constexpr (W::zeros && !Zeros::staged) zeros.load(f.zero, task * ring_columns, columns, block_of(position));
+    if constexpr (Scales::piece == 0) scales.load(f.scale, column, columns, block);
+    if constexpr (W::zeros && Zeros::piece == 0) zeros.load(f.zero, column, columns, block);
     return f;
   }
   WEFT_INLINE void read_factors(Factors& f, u32 slot) const {
-    if constexpr (Scales::staged) scales.read(f.scale, slot + scales_at);
-    if constexpr (W::zeros && Zeros::staged) zeros.read(f.zero, slot + zeros_at);
+    if constexpr (Scales::piece != 0) scales.read(f.scale, slot + scales_at);
+    if constexpr (stages_zeros) zeros.read(f.zero, slot + zeros_at);
   }
   template <class X>
   WEFT_INLINE static X in_order(X x) {
@@ -289,8 +305,8 @@ struct BlockColumns {
     }
   }
 };
-template <class T, bool Aligned, class W>
-WEFT_INLINE BlockColumns<T, W, Aligned> block_columns(const W& weights) {
+template <class T, int Align, class W>
+WEFT_INLINE BlockColumns<T, W, Align> block_columns(const W& weights) {
   return {weights};
 }
 #endif

@@ -4,8 +4,8 @@
 /// takes nearly all of the time, so each wave prefetches them through a ring in shared memory, across tasks and before
 /// the previous launch ends. The rows stay in shared memory.
 ///
-/// A task is 16 columns of weights, and the waves of a block divide k. In a step, a wave multiplies 128 bytes of each
-/// column. Weights are of a type W such as `DenseColumns` below or `BlockColumns` of block_dot_gpu.h.
+/// Each block has an equal share of the columns. A task is 16 of them; the waves divide k. In a step, a wave multiplies
+/// 128 bytes of each column. Weights are of a type W such as `DenseColumns` below or `BlockColumns` of block_dot_gpu.h.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -34,17 +34,19 @@ struct DenseColumns {
   static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
   static constexpr int matrices = matrices_of<B>;
   struct Factors {};
+  struct Lane {};
   const B& b;
   i64 k;
 
-  WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
-    if constexpr (matrices == 1) return (const WEFT_GLOBAL u8*)b.row(0, task * ring_columns + c);
-    else if (c < 8) return (const WEFT_GLOBAL u8*)b.first.row(0, task * 8 + c);
-    else return (const WEFT_GLOBAL u8*)b.second.row(0, task * 8 + c - 8);
+  WEFT_INLINE const WEFT_GLOBAL u8* column(int matrix, i64 column) const {
+    if constexpr (matrices == 1) return (const WEFT_GLOBAL u8*)b.row(0, column);
+    else return (const WEFT_GLOBAL u8*)(matrix == 0 ? b.first.row(0, column) : b.second.row(0, column));
   }
   WEFT_INLINE i64 row_bytes() const { return k * i64(sizeof(T)); }
-  WEFT_INLINE void copy_factors(u32, i64, int, i64) const {}
-  WEFT_INLINE Factors load_factors(i64, int, i64) const { return {}; }
+  WEFT_INLINE Lane lane(i64, int) const { return {}; }
+  template <int Waves>
+  WEFT_INLINE void copy_factors(u32, const Lane&, int, int) const {}
+  WEFT_INLINE Factors load_factors(i64, int, int) const { return {}; }
   WEFT_INLINE void read_factors(Factors&, u32) const {}
   WEFT_INLINE static Vec<u32, 4> in_order(Vec<u32, 4> x) { return x; }
   /// Returns the index of unit `unit` of row `row` among the units of all rows in one step.
@@ -67,34 +69,43 @@ struct DenseColumns {
   }
 };
 
-/// The ring in shared memory through which a wave reads its steps of all tasks of its block.
+/// The ring in shared memory through which a wave reads its steps of a block's columns, 16 at a time. A lane copies 16
+/// bytes of every fourth column.
 template <class W, int Stages, int Steps, int Waves>
 struct WeightRing {
-  static constexpr int bytes = Stages * W::slot_bytes;
+  static constexpr int bytes = Stages * W::slot_bytes, outputs = tasks::ring_outputs(W::matrices);
   const W& weights;
-  i64 n, task, next_task;  // the next step to copy is `step` of `task`; this block's tasks are `next_task` apart
-  int wave = thread_id() / wave_size, step = 0;
-  u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared) + u32(wave * bytes);
+  int column, end, step = 0;  // the next step to copy is `step` of the columns from `column` on; the last is end - 1
+  int wave = thread_id() / wave_size, row = lane_id() / 8, first = wave * ring_row + lane_id() % 8 * 16;
+  u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared) + u32(wave * bytes),
+      to = u32(row * ring_row + ((lane_id() % 8) ^ row) * 16);  // swizzled: eight columns use different banks
+  const WEFT_GLOBAL u8* from[W::matrices];                      // this lane's bytes in step 0
+  typename W::Lane factors;
 
-  /// Returns the number of this wave's step among the steps of a task.
-  WEFT_INLINE i64 position(int step) const { return i64(step) * Waves + wave; }
-  WEFT_INLINE int columns_of(i64 task) const {
-    constexpr int outputs = tasks::ring_outputs(W::matrices);
-    return int(least(n - task * outputs, outputs));
+  WEFT_INLINE WeightRing(const W& weights, int column, int end) : weights(weights), column(column), end(end) { find(); }
+  WEFT_INLINE void find() {
+    WEFT_UNROLL for (int m = 0; m < W::matrices; m++) from[m] = weights.column(m, column + row) + first;
+    factors = weights.lane(column, wave);
   }
+  /// Returns the number of this wave's step among the steps of a column.
+  WEFT_INLINE int position(int step) const { return step * Waves + wave; }
   /// Starts to copy the next step to a slot.
   WEFT_INLINE void start(int slot) {
-    const int count = columns_of(task), row = lane_id() / 8, piece = lane_id() % 8;
-    if (count > 0) {
-      const u32 to = shared + u32(slot * W::slot_bytes);
-      const i64 at = position(step) * ring_row + piece * 16;
-      WEFT_UNROLL for (int c = 0; c < ring_columns; c += 4) {  // swizzled: eight columns use different banks
-        const int column = row + c, of_matrix = column % tasks::ring_outputs(W::matrices);
-        copy_async_to(to + u32(column * ring_row + (piece ^ (column % 8)) * 16), weights.column(task, column) + at,
-                      at < weights.row_bytes() && of_matrix < count ? 16 : 0);
+    if (column < end) {
+      const u32 slot_at = shared + u32(slot * W::slot_bytes);
+      const int at = step * (Waves * ring_row), count = end - column < outputs ? end - column : outputs;
+      const bool is_inside = first + at < int(weights.row_bytes());
+      WEFT_UNROLL for (int c = 0; c < ring_columns; c += 4) {
+        const int of_matrix = c % outputs;
+        copy_async_to(slot_at + (c % 8 == 0 ? to : to ^ 64) + c * ring_row,
+                      from[c / outputs] + at + of_matrix * weights.row_bytes(),
+                      is_inside && row + of_matrix < count ? 16 : 0);
       }
-      weights.copy_factors(to, task, count, position(step));
-      if (++step == Steps) step = 0, task += next_task;
+      weights.template copy_factors<Waves>(slot_at, factors, count, step);
+      if (++step == Steps) {
+        step = 0, column += outputs;
+        if (column < end) find();
+      }
     }
     end_async_group();
   }
@@ -122,7 +133,7 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
                            int count, i64 k_end, Shared<f32> sums) {
   constexpr int unit = W::unit, units = W::span / unit, all = Steps * Rows * units;
   constexpr bool normed = is_normed<A>;
-  constexpr int at_once = normed ? int(ceil_div(all, wave_size)) : 4;
+  constexpr int turns = int(ceil_div(all, wave_size)), at_once = normed || turns <= 8 ? turns : 8;
   constexpr bool early_gain = normed && at_once <= 4;  // only if registers suffice
   static_assert(!normed || (units == 8 && Rows <= 4));
   WEFT_NO_UNROLL for (int first = 0; first < all; first += at_once * wave_size) {
@@ -177,7 +188,11 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
   const i64 row0 = group * Rows;
   const int rows = int(least(s.m - row0, Rows));
 
-  WeightRing<W, Stages, Steps, waves> ring{weights, s.n, first, next};
+  // Each block has an equal share of the columns, in pairs.
+  const u32 pairs = u32(s.n + 1) / 2, share = pairs / u32(next), more = pairs % u32(next), at = u32(first);
+  const int begin = int(at * share + (at < more ? at : more)) * 2,
+            end = int(least(begin + int(share + (at < more)) * 2, s.n));
+  WeightRing<W, Stages, Steps, waves> ring(weights, begin, end);
   const Shared<f32> sums = (Shared<f32>)(weft_dynamic_shared + waves * ring.bytes);
   WEFT_SHARED_SPACE char* const my_rows =
       (WEFT_SHARED_SPACE char*)(sums + 2 * waves * ring_columns * Rows) + ring.wave * (Steps * Rows * W::span * 2);
@@ -186,10 +201,11 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
   copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums + waves * ring_columns * Rows);
 
   int slot = 0, side = 0;
-  for (i64 task = first; task * outputs < s.n; task += next) {
+  for (int column = begin; column < end; column += outputs) {
+    const int count = end - column < outputs ? end - column : outputs;
     f32 total[4] = {};  // lane l: columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
     WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
-      auto factors = weights.load_factors(task, ring.columns_of(task), ring.position(step));
+      auto factors = weights.load_factors(column, count, ring.position(step));
       wait_async_groups<Stages - 2>();
       sync_wave();
       ring.start(slot == 0 ? Stages - 1 : slot - 1);
@@ -209,18 +225,17 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
     barrier();
     constexpr int lanes = tasks::ring_lanes(W::matrices);
     const int row = thread_id() / 8, at = thread_id() % 8 * lanes;
-    const i64 column = task * outputs + at;
-    if (row >= rows || column >= s.n) continue;
+    if (row >= rows || at >= count) continue;
     f32 sum[2] = {};
     WEFT_UNROLL for (int i = 0; i < 2 * waves; i++) {
       sum[i % 2] += all[(i / 2 * ring_columns + at + i % 2 * (W::matrices == 2 ? 8 : 1)) * Rows + row];
     }
     if constexpr (W::matrices == 2) {
-      store(i64(0), row0 + row, column, Vec<f32, 1>{sum[0]}, Vec<f32, 1>{sum[1]}, Full{});
-    } else if (column + 1 < s.n) {
-      store(i64(0), row0 + row, column, Vec<f32, 2>{sum[0], sum[1]}, Full{});
+      store(i64(0), row0 + row, i64(column + at), Vec<f32, 1>{sum[0]}, Vec<f32, 1>{sum[1]}, Full{});
+    } else if (at + 1 < count) {
+      store(i64(0), row0 + row, i64(column + at), Vec<f32, 2>{sum[0], sum[1]}, Full{});
     } else {
-      store(i64(0), row0 + row, column, Vec<f32, 2>{sum[0], sum[1]}, Part{1});
+      store(i64(0), row0 + row, i64(column + at), Vec<f32, 2>{sum[0], sum[1]}, Part{1});
     }
   }
   wait_async_groups<0>();

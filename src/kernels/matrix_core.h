@@ -228,6 +228,14 @@ WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int byt
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
 }
+/// Copies a piece of 4, 8 or 16 bytes, or writes zeros if `bytes` is 0.
+template <int Piece>
+WEFT_INLINE void copy_async_piece(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
+  if constexpr (Piece == 16) copy_async_to(shared, from, bytes);
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"(Piece), "r"(bytes)
+                 : "memory");
+}
 WEFT_INLINE void copy_async(WEFT_SHARED_SPACE void* to, const WEFT_GLOBAL void* from, int bytes) {
   copy_async_to(shared_address(to), from, bytes);
 }

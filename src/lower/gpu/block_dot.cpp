@@ -31,11 +31,15 @@ struct PackedWeights {
     zeros = lowering.view_of(dot.inputs[at.zero]);
     if (!known_equal(zeros->strides[1], 1)) zeros = lowering.contiguous_view_of(dot.inputs[at.zero]);
   }
-  /// True if scales and zero points of each column begin on multiples of 4 bytes.
-  bool are_factors_aligned() const {
-    int64_t in_word = std::max(32 / bits(scales.dtype), 1);
-    bool aligned = scales.dims[1].is_multiple_of(in_word) && scales.offset.is_multiple_of(in_word);
-    return aligned && (!zeros || (zeros->strides[0].is_multiple_of(4) && zeros->offset.is_multiple_of(4)));
+  /// Returns the largest of 16, 8, 4 and 1 of which all addresses of a column's scales and zero points are multiples.
+  int factor_alignment() const {
+    for (int bytes = 16; bytes >= 4; bytes /= 2) {
+      int64_t count = std::max(bytes * 8 / bits(scales.dtype), 1);
+      bool aligned = scales.dims[1].is_multiple_of(count) && scales.offset.is_multiple_of(count);
+      if (aligned && (!zeros || (zeros->strides[0].is_multiple_of(bytes) && zeros->offset.is_multiple_of(bytes))))
+        return bytes;
+    }
+    return 1;
   }
 };
 
@@ -83,17 +87,16 @@ std::optional<DotKernel> few_rows_kernel(const Lowering& lowering, const Instruc
       tasks::ring_factors(weight_bits, op.block) * (bits(packed.scales.dtype) / 8 + (packed.zeros ? 1 : 0));
   auto shape = ring_shape(lowering, {weights[0], weights[1].value(), weight_bits, factor_bytes}, m, at_once);
   if (!shape) return std::nullopt;
-  return DotKernel{
-      .function = cat("gemv_ring<", kernel_type(type), ", ", shape->rows, ", ", shape->stages, ", ", shape->steps, ", ",
-                      ahead, ">"),
-      .weights = cat("block_columns<", kernel_type(type), ", ", packed.are_factors_aligned(), ">(weights)"),
-      .reason = cat("few rows: read them once, ", shape->rows, " at a time, on the matrix unit"),
-      .blocks = shape->blocks,
-      .threads = shape->threads,
-      .shared_bytes = shape->shared_bytes,
-      .occupancy = 2,
-      .lanes = tasks::ring_lanes(1),
-      .waits = ahead};
+  return DotKernel{.function = cat("gemv_ring<", kernel_type(type), ", ", shape->rows, ", ", shape->stages, ", ",
+                                   shape->steps, ", ", ahead, ">"),
+                   .weights = cat("block_columns<", kernel_type(type), ", ", packed.factor_alignment(), ">(weights)"),
+                   .reason = cat("few rows: read them once, ", shape->rows, " at a time, on the matrix unit"),
+                   .blocks = shape->blocks,
+                   .threads = shape->threads,
+                   .shared_bytes = shape->shared_bytes,
+                   .occupancy = shape->occupancy,
+                   .lanes = tasks::ring_lanes(1),
+                   .waits = ahead};
 }
 
 /// Returns the GEMV for a known number of rows; nothing for an unknown number or for more than max_gemv_rows.

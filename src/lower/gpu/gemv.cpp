@@ -2,6 +2,7 @@
 #include "lower/gpu/gemv.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "lower/gpu/products.h"
@@ -85,7 +86,9 @@ std::vector<Region*> readers_of(const Region& norm, const std::multimap<const In
 std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights& weights, const Dim& m,
                                     int64_t at_once) {
   const GpuModel& gpu = lowering.gpu();
-  if (gpu.matrix != MatrixUnit::mma) return std::nullopt;
+  const int64_t largest = std::numeric_limits<int32_t>::max();  // the kernel's indices of columns and bytes of a column
+  if (gpu.matrix != MatrixUnit::mma || weights.n.upper_bound() > largest || weights.k * weights.bits / 8 > largest)
+    return std::nullopt;
   const int most = gpu.warp_groups ? hopper_shared_bytes : 99 * 1024, half = most / 2 - 1024;
   const int64_t span = tasks::ring_row_bytes * 8 / weights.bits;
   RingShape shape{.threads = weights.k <= 4 * span ? 128 : 256};
@@ -104,6 +107,12 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
   Dim groups = ceildiv(m, shape.rows), all = ceildiv(weights.n, outputs) * groups;
   bool is_long = typical_size(all) * shape.steps > int64_t{8} * lowering.compute_units(),
        is_doubled = is_long && weights.bits < 16 && shared() <= half;
+  if (is_long && weights.bits < 16 && !is_doubled) {  // rows fill shared memory: one block with as many waves as two
+    const RingShape narrow = shape;
+    shape.threads *= 2, shape.occupancy = 1;
+    shape.steps = tasks::ring_steps(shape.threads, weights.bits, weights.k);
+    if (shared() > most) shape = narrow;
+  }
   int deepest = is_doubled ? 3 : is_long ? 8 : 5;
   for (shape.stages = deepest; shape.stages > 3 && shared() > (is_long ? most : half);) --shape.stages;
   // A short product of up to two tasks per compute unit has one block per task, so no block runs two tasks. It loads all
@@ -111,6 +120,8 @@ std::optional<RingShape> ring_shape(const Lowering& lowering, const RingWeights&
   bool is_apart = !is_long && shared() <= half && typical_size(all) <= int64_t{2} * lowering.compute_units();
   if (is_apart) shape.stages = std::min(shape.stages, std::max(shape.steps + 1, 3));
   shape.shared_bytes = shared();
+  // Registers for three blocks of narrow weights: blocks of the next launch can begin beside the two of this one.
+  if (is_apart && weights.bits < 16 && 3 * shared() <= most) shape.occupancy = 3;
   shape.blocks = min(all, max(Dim(lowering.compute_units() * (is_doubled || is_apart ? 2 : 1)), groups));
   return shape;
 }

@@ -131,7 +131,7 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
                        .blocks = shape->blocks,
                        .threads = shape->threads,
                        .shared = shape->shared_bytes,
-                       .occupancy = 2,
+                       .occupancy = shape->occupancy,
                        .columns = tasks::ring_lanes(matrices),
                        .waits_itself = p.ahead,
                        .reason = "few rows: read B once, on the matrix unit"};

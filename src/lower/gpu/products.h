@@ -45,7 +45,7 @@ GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
 inline constexpr int hopper_shared_bytes = 227 * 1024;
 /// Template arguments and launch of kernels/gemv_mma.h.
 struct RingShape {
-  int rows = 1, stages = 3, steps = 1, threads = tasks::block_threads, shared_bytes = 0;
+  int rows = 1, stages = 3, steps = 1, threads = tasks::block_threads, shared_bytes = 0, occupancy = 2;
   Dim blocks = 0;
 };
 /// Weights of a product for gemv_mma.h: n rows of k weights, including the padding of a row's last block.
