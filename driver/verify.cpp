@@ -20,19 +20,25 @@ namespace {
 struct VerifySettings {
   ModelOptions model;
   InputOptions input;
-  Tolerance tolerance;
+  Tolerance tolerance;  ///< as given; a negative norm: none was given
   std::string against = "ref", python = "python3", json;
   bool per_instruction = false, bisect = false;
 };
 
-/// Returns the default tolerance of a precision, relative to the reference.
-Tolerance default_tolerance(Precision precision) {
-  switch (precision) {
-    case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
-    case Precision::bf16: return {.norm = 3e-2, .peak = 1e-1};
-    case Precision::f16: return {.norm = 4e-3, .peak = 2e-2};
-  }
-  return {};
+/// Returns the given tolerance, completed by the default one of a precision, relative to the reference.
+Tolerance tolerance_for(Precision precision, const Tolerance& given) {
+  Tolerance tolerance{.norm = 1e-4, .rtol = given.rtol, .atol = given.atol, .peak = 1e-3};
+  if (precision == Precision::bf16) tolerance.norm = 3e-2, tolerance.peak = 1e-1;
+  if (precision == Precision::f16) tolerance.norm = 4e-3, tolerance.peak = 2e-2;
+  if (given.norm >= 0) tolerance.norm = given.norm, tolerance.peak = 10 * given.norm;
+  return tolerance;
+}
+
+/// Keeps the coarser of `precision` and the type of a value. A model that computes in 16 bits is no more exact than
+/// that, even if its outputs are f32.
+void take_coarser(Precision& precision, DType type) {
+  if (type == DType::bf16) precision = Precision::bf16;
+  if (type == DType::f16 && precision == Precision::f32) precision = Precision::f16;
 }
 
 std::shared_ptr<Executable> compile_reference(const ModelOptions& model) {
@@ -53,7 +59,7 @@ nlohmann::ordered_json difference_json(const std::string& name, const Difference
 /// Compares every output of the program with its expected value.
 class OutputCheck {
  public:
-  explicit OutputCheck(const Tolerance& tolerance) : tolerance_(tolerance) {}
+  explicit OutputCheck(Tolerance tolerance) : tolerance_(tolerance) {}
   void check(const std::string& name, const Tensor& value, const Tensor& reference) {
     json_.push_back(difference_json(name, table_.add(name, value, reference, tolerance_)));
   }
@@ -68,7 +74,7 @@ class OutputCheck {
   }
 
  private:
-  const Tolerance& tolerance_;
+  Tolerance tolerance_;
   DifferenceTable table_;
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
@@ -199,7 +205,10 @@ std::string culprit_text(const Culprit& culprit, const Executable& executable) {
 
 int verify_steps(const Executable& executable, const Executable& reference, std::span<const Tensor> inputs,
                  const VerifySettings& s) {
-  StepCheck result = check_steps(executable, observe(reference, inputs), inputs, s.tolerance);
+  Observed expected = observe(reference, inputs);
+  Precision precision = s.model.compile.precision;
+  for (const auto& [name, tensor] : expected) take_coarser(precision, tensor.dtype);
+  StepCheck result = check_steps(executable, expected, inputs, tolerance_for(precision, s.tolerance));
   if (s.per_instruction) print(table(result.rows));
   if (result.compared == 0)
     throw Error({.kind = ErrorKind::unsupported,
@@ -213,10 +222,14 @@ int verify_steps(const Executable& executable, const Executable& reference, std:
   return exit_differs;
 }
 
+/// Returns the outputs of the reference. Keeps in `precision` the coarsest type of its values.
 std::vector<Tensor> reference_outputs(const Executable& executable, std::span<const Tensor> inputs,
-                                      const VerifySettings& s) {
-  if (s.against == "ref") return compile_reference(s.model)->new_context()->run(inputs);
-  return run_onnxruntime(s.python, s.model.model, executable, inputs);
+                                      const VerifySettings& s, Precision& precision) {
+  for (const Port& port : executable.outputs()) take_coarser(precision, port.type.shape.dtype);
+  if (s.against != "ref") return run_onnxruntime(s.python, s.model.model, executable, inputs);
+  RunOptions options;
+  options.observe = [&](size_t, const std::string&, const Tensor& tensor) { take_coarser(precision, tensor.dtype); };
+  return compile_reference(s.model)->new_context()->run(inputs, options);
 }
 
 }  // namespace
@@ -238,15 +251,10 @@ int verify_verb(Words words) {
   line.value("--python", "PATH", s.python, "the Python that has onnxruntime");
   line.flag("--per-instruction", s.per_instruction, "compare after every step, and list all steps");
   line.flag("--bisect", s.bisect, "name the first kernel whose result is wrong");
-  double no_norm = -1;
-  Tolerance given{.norm = no_norm};
-  add_tolerance_options(line, given);
+  s.tolerance.norm = -1;
+  add_tolerance_options(line, s.tolerance);
   line.value("--json,-o", "FILE", s.json, "write the figures as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
-  s.tolerance = default_tolerance(s.model.compile.precision);
-  if (given.norm >= 0) s.tolerance.norm = given.norm, s.tolerance.peak = 10 * given.norm;
-  s.tolerance.rtol = given.rtol;
-  s.tolerance.atol = given.atol;
   if (s.against != "ref" && s.against != "onnxruntime")
     throw Error({.kind = ErrorKind::usage,
                  .code = "E203",
@@ -257,8 +265,9 @@ int verify_verb(Words words) {
   auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
   if (s.bisect || s.per_instruction) return verify_steps(*executable, *compile_reference(s.model), inputs, s);
   auto outputs = executable->new_context()->run(inputs);
-  auto references = reference_outputs(*executable, inputs, s);
-  OutputCheck check(s.tolerance);
+  Precision precision = s.model.compile.precision;
+  auto references = reference_outputs(*executable, inputs, s, precision);
+  OutputCheck check(tolerance_for(precision, s.tolerance));
   for (size_t i = 0; i < outputs.size(); ++i) check.check(executable->outputs()[i].name, outputs[i], references.at(i));
   return check.finish(s.json);
 }

@@ -370,6 +370,24 @@ def test_verify(weft_command):
     assert json.loads(done.stdout)["same"] is True
 
 
+HALF = """<ir_version: 10, opset_import: ["" : 20]>
+f (float[n, 64] x) => (float[n, 64] y)
+{ a = Cast <to = 10> (x)  b = Transpose (a)  c = MatMul (a, b)  d = Softmax (c)  e = MatMul (d, a)  f = MatMul (c, e)
+  y = Cast <to = 1> (f) }"""
+
+
+def test_verify_allows_for_sixteen_bits_inside_a_model(weft_command, tmp_path):
+    """Sums in another order are rounded to other f16, so the difference is larger than f32 may have."""
+    import onnx
+
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(HALF).SerializeToString())
+    words = ["verify", tmp_path / "m.onnx", "--device", "cpu", "--at", "n=99"]
+    assert weft_command(*words, "--norm", "2e-5").returncode == 1
+    for more in [], ["--bisect"]:
+        done = weft_command(*words, *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_verify_against_onnxruntime(weft_command):
     import sys
 
