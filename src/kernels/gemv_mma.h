@@ -28,19 +28,17 @@ WEFT_INLINE u32 ring_read_at() {
   return u32(column * ring_row + ((lane / 16) ^ (column % 8)) * 16);
 }
 
-/// Columns of 16-bit weights, of one matrix or of two (twins). With twins, a task has 8 columns of each matrix.
+/// Columns of 16-bit weights, of one matrix or of up to four (twins). A task has equally many columns of each matrix.
 template <class T, class B>
 struct DenseColumns {
   static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
-  static constexpr int matrices = matrices_of<B>;
+  static constexpr int matrices = matrices_of<B>, outputs = tasks::ring_outputs(matrices);
   struct Factors {};
   const B& b;
   i64 k;
 
   WEFT_INLINE const WEFT_GLOBAL u8* column(i64 task, int c) const {
-    if constexpr (matrices == 1) return (const WEFT_GLOBAL u8*)b.row(0, task * ring_columns + c);
-    else if (c < 8) return (const WEFT_GLOBAL u8*)b.first.row(0, task * 8 + c);
-    else return (const WEFT_GLOBAL u8*)b.second.row(0, task * 8 + c - 8);
+    return (const WEFT_GLOBAL u8*)row_of(b, c / outputs, 0, task * outputs + c % outputs);
   }
   WEFT_INLINE i64 row_bytes() const { return k * i64(sizeof(T)); }
   WEFT_INLINE void copy_factors(u32, i64, int, i64) const {}
@@ -78,10 +76,8 @@ struct WeightRing {
 
   /// Returns the number of this wave's step among the steps of a task.
   WEFT_INLINE i64 position(int step) const { return i64(step) * Waves + wave; }
-  WEFT_INLINE int columns_of(i64 task) const {
-    constexpr int outputs = tasks::ring_outputs(W::matrices);
-    return int(least(n - task * outputs, outputs));
-  }
+  static constexpr int outputs = tasks::ring_outputs(W::matrices);
+  WEFT_INLINE int columns_of(i64 task) const { return int(least(n - task * outputs, outputs)); }
   /// Starts to copy the next step to a slot.
   WEFT_INLINE void start(int slot) {
     const int count = columns_of(task), row = lane_id() / 8, piece = lane_id() % 8;
@@ -89,9 +85,10 @@ struct WeightRing {
       const u32 to = shared + u32(slot * W::slot_bytes);
       const i64 at = position(step) * ring_row + piece * 16;
       WEFT_UNROLL for (int c = 0; c < ring_columns; c += 4) {  // swizzled: eight columns use different banks
-        const int column = row + c, of_matrix = column % tasks::ring_outputs(W::matrices);
+        const int column = row + c, of_matrix = column % outputs;
+        const bool is_used = W::matrices != 3 || c < 3 * outputs;
         copy_async_to(to + u32(column * ring_row + (piece ^ (column % 8)) * 16), weights.column(task, column) + at,
-                      at < weights.row_bytes() && of_matrix < count ? 16 : 0);
+                      is_used && at < weights.row_bytes() && of_matrix < count ? 16 : 0);
       }
       weights.copy_factors(to, task, count, position(step));
       if (++step == Steps) step = 0, task += next_task;
@@ -183,10 +180,24 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
       (WEFT_SHARED_SPACE char*)(sums + 2 * waves * ring_columns * Rows) + ring.wave * (Steps * Rows * W::span * 2);
   WEFT_UNROLL for (int i = 0; i + 1 < Stages; i++) ring.start(i);
   if constexpr (Ahead) wait_for_inputs();
-  copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums + waves * ring_columns * Rows);
+  const auto copy = [&]() WEFT_LAMBDA {
+    copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums + waves * ring_columns * Rows);
+  };
+  if constexpr (W::matrices == 1) copy();
+  // With several matrices, the epilogue's loads begin before those of the rows: a cell reads its last state.
+  constexpr int lanes = tasks::ring_lanes(W::matrices), across = outputs / lanes;
+  const auto begin = [&](i64 task) WEFT_LAMBDA {
+    const i64 row = thread_id() / across, column = task * outputs + thread_id() % across;
+    if constexpr (W::matrices == 1) return 0;
+    else return begin_epilogue(store, i64(0), row0 + least(row, rows - 1), least(column, s.n - 1), Full{});
+  };
 
   int slot = 0, side = 0;
   for (i64 task = first; task * outputs < s.n; task += next) {
+    [[maybe_unused]] const auto finish = begin(task);
+    if constexpr (W::matrices > 1) {
+      if (task == first) copy();
+    }
     f32 total[4] = {};  // lane l: columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
     WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
       auto factors = weights.load_factors(task, ring.columns_of(task), ring.position(step));
@@ -207,16 +218,19 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
     }
     side ^= 1;
     barrier();
-    constexpr int lanes = tasks::ring_lanes(W::matrices);
-    const int row = thread_id() / 8, at = thread_id() % 8 * lanes;
+    const int row = thread_id() / across, at = thread_id() % across * lanes;
     const i64 column = task * outputs + at;
     if (row >= rows || column >= s.n) continue;
-    f32 sum[2] = {};
-    WEFT_UNROLL for (int i = 0; i < 2 * waves; i++) {
-      sum[i % 2] += all[(i / 2 * ring_columns + at + i % 2 * (W::matrices == 2 ? 8 : 1)) * Rows + row];
+    constexpr int parts = lanes * W::matrices;
+    f32 sum[parts] = {};
+    WEFT_UNROLL for (int i = 0; i < parts * waves; i++) {
+      const int apart = i % parts * (W::matrices == 1 ? 1 : outputs);
+      sum[i % parts] += all[(i / parts * ring_columns + at + apart) * Rows + row];
     }
-    if constexpr (W::matrices == 2) {
-      store(i64(0), row0 + row, column, Vec<f32, 1>{sum[0]}, Vec<f32, 1>{sum[1]}, Full{});
+    if constexpr (W::matrices > 1) {
+      Sums<Vec<f32, 1>, parts> each;
+      WEFT_UNROLL for (int i = 0; i < parts; i++) each.of[i] = Vec<f32, 1>{sum[i]};
+      finish(each);
     } else if (column + 1 < s.n) {
       store(i64(0), row0 + row, column, Vec<f32, 2>{sum[0], sum[1]}, Full{});
     } else {
@@ -225,7 +239,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
   }
   wait_async_groups<0>();
 }
-/// Multiplies rows as gemv_ring does, by Direct weights or by twins of Direct weights.
+/// Multiplies rows as gemv_ring does, by Direct weights or by up to four such matrices (twins).
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_mma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   gemv_ring<T, Rows, Stages, Steps, Ahead>(launch, s, a, DenseColumns<T, B>{b, s.k}, store);

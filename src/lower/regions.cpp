@@ -9,6 +9,7 @@
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
+#include "kernels/gpu_tasks.h"
 #include "lower/families.h"
 #include "lower/view.h"
 #include "ops/dot.h"
@@ -17,6 +18,7 @@
 #include "ops/lookup.h"
 #include "ops/quantize.h"
 #include "ops/reduce.h"
+#include "ops/views.h"
 
 namespace weft {
 namespace {
@@ -35,7 +37,8 @@ using RegionId = Id<Region>;
 /// The regions of a module, formed in one walk. A region merged into another stays in the list, empty.
 class Grouping {
  public:
-  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit()), fixed_(module.id_limit()) {
+  Grouping(const Module& module, bool joins_gates)
+      : module_(module), joins_gates_(joins_gates), region_of_(module.id_limit()), fixed_(module.id_limit()) {
     find_setters();
   }
 
@@ -43,7 +46,7 @@ class Grouping {
     for (Instruction& i : module_) {
       fixed_[i.id] = follows_from_constants(i, fixed_);
       if (is_leaf(i)) continue;
-      if (!is_pointwise(i) || is_widened_by_reader(i) || !join(i)) start(i);
+      if (is_pointwise(i) ? is_widened_by_reader(i) || !join(i) : !join_gate(i)) start(i);
     }
     find_outputs();
     return in_order();
@@ -99,6 +102,26 @@ class Grouping {
     else region.anchor = &i;
     RegionId id = region_of_[i.id] = regions_.add(std::move(region));
     if (family_of(i).takes_prologue) absorb_prologue(id, i);
+  }
+
+  /// Adds the product of a gate to the region with the products of the same rows by other parts of the same matrix.
+  bool join_gate(Instruction& i) {
+    bool is_gate = joins_gates_ && i.is<Dot>() && i.inputs[1].def->is<Slice>() && fixed_[i.inputs[1].def->id] &&
+                   rows_by_matrix(i) >= 1 && rows_by_matrix(i) <= tasks::ring_rows;
+    if (!is_gate) return false;
+    auto is_same = [&](const Instruction& other) {
+      return other.inputs[0] == i.inputs[0] && other.inputs[1].def->inputs[0] == i.inputs[1].def->inputs[0] &&
+             other.types == i.types;
+    };
+    Region* last = gates_ ? &regions_[gates_] : nullptr;
+    if (!last || last->siblings.size() > 2 || !is_same(*last->anchor)) {
+      start(i);
+      gates_ = region_of_[i.id];
+    } else {
+      last->siblings.push_back(&i);
+      region_of_[i.id] = gates_;
+    }
+    return true;
   }
 
   /// Makes a pointwise region the prologue of the anchor that reads it as its first operand.
@@ -190,8 +213,8 @@ class Grouping {
 
   /// True if the value is the anchor's first result or computed in the epilogue; false for the prologue.
   static bool computes(const Region& region, Value value) {
-    return value.def == region.anchor ? value.index == 0
-                                      : std::ranges::find(region.epilogue, value.def) != region.epilogue.end();
+    auto contains = [&](const auto& list) { return std::ranges::find(list, value.def) != list.end(); };
+    return value.def == region.anchor ? value.index == 0 : contains(region.epilogue) || contains(region.siblings);
   }
 
   bool fits(RegionId id, const Instruction& i) {
@@ -332,10 +355,12 @@ class Grouping {
   }
 
   const Module& module_;
+  bool joins_gates_;
   std::vector<std::vector<Value>> setters_;  // by instruction; empty if sizes are known before the run
   std::vector<RegionId> region_of_;
   std::vector<bool> fixed_;  ///< by instruction: it depends on constants only
   Table<Region> regions_;
+  RegionId gates_;  ///< the latest region of gates
 };
 
 }  // namespace
@@ -350,6 +375,6 @@ void erase_empty(std::vector<Region>& regions) {
 
 bool is_leaf(const Instruction& i) { return i.is<Parameter>() || i.is<Constant>() || is_view_op(i.op); }
 
-std::vector<Region> form_regions(const Module& module) { return Grouping(module).run(); }
+std::vector<Region> form_regions(const Module& module, bool joins_gates) { return Grouping(module, joins_gates).run(); }
 
 }  // namespace weft
