@@ -134,7 +134,7 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
       const int at = first + lane_id() + i * wave_size, r = at / units % Rows;
       const i64 k = k_of(i);
       if (at >= all || k >= k_end || r >= count) continue;
-      x[i] = load_whole<unit>(a.row(0, row0 + r) + k, Full{});
+      x[i] = convert<T>(load_whole<unit>(a.row(0, row0 + r) + k, Full{}));
       if constexpr (early_gain) gain[i] = convert<f32>(load_whole<unit>(a.gain + k, Full{}));
     }
     if constexpr (normed) {

@@ -101,26 +101,23 @@ class Grouping {
     if (is_pointwise(i)) region.epilogue.push_back(&i);
     else region.anchor = &i;
     RegionId id = region_of_[i.id] = regions_.add(std::move(region));
+    if (i.is<Dot>()) last_dot_ = id;
     if (family_of(i).takes_prologue) absorb_prologue(id, i);
   }
 
-  /// Adds the product of a gate to the region with the products of the same rows by other parts of the same matrix.
+  /// Adds the product of a gate to the region of the last product, if that multiplies the same rows by another part of
+  /// the same matrix.
   bool join_gate(Instruction& i) {
-    bool is_gate = joins_gates_ && i.is<Dot>() && i.inputs[1].def->is<Slice>() && fixed_[i.inputs[1].def->id] &&
-                   rows_by_matrix(i) >= 1 && rows_by_matrix(i) <= tasks::ring_rows;
-    if (!is_gate) return false;
-    auto is_same = [&](const Instruction& other) {
-      return other.inputs[0] == i.inputs[0] && other.inputs[1].def->inputs[0] == i.inputs[1].def->inputs[0] &&
-             other.types == i.types;
-    };
-    Region* last = gates_ ? &regions_[gates_] : nullptr;
-    if (!last || last->siblings.size() > 2 || !is_same(*last->anchor)) {
-      start(i);
-      gates_ = region_of_[i.id];
-    } else {
-      last->siblings.push_back(&i);
-      region_of_[i.id] = gates_;
-    }
+    if (!joins_gates_ || !last_dot_ || !i.is<Dot>()) return false;
+    Region& last = regions_[last_dot_];
+    const Instruction &matrix = *i.inputs[1].def, &other = *last.anchor->inputs[1].def;
+    bool are_parts = matrix.is<Slice>() && other.is<Slice>() && matrix.inputs == other.inputs;
+    int64_t rows = rows_by_matrix(i);
+    if (!are_parts || rows < 1 || rows > tasks::ring_rows || last.siblings.size() > 2 ||
+        last.dims != i.types[0].shape.dims || last.anchor->inputs[0] != i.inputs[0])
+      return false;
+    last.siblings.push_back(&i);
+    region_of_[i.id] = last_dot_;
     return true;
   }
 
@@ -360,7 +357,7 @@ class Grouping {
   std::vector<RegionId> region_of_;
   std::vector<bool> fixed_;  ///< by instruction: it depends on constants only
   Table<Region> regions_;
-  RegionId gates_;  ///< the latest region of gates
+  RegionId last_dot_;  ///< the latest region of a product
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/chip_features.h"
-#include "ir/symbols.h"
 #include "kernels/gpu_tasks.h"
 #include "ops/build.h"
 #include "passes/match.h"
@@ -12,26 +11,27 @@
 namespace weft {
 namespace {
 
-/// Returns the most rows for which one kernel computes products with all slices of a matrix. Only on NVIDIA's matrix
-/// unit, or with a small matrix, are eight rows faster than in a product with tiles.
-int64_t most_rows(const Value& matrix, const PassContext& context) {
+/// True for a product of so few rows that one kernel should compute it for all parts of the matrix. Eight rows are faster
+/// than in a product with tiles only on NVIDIA's matrix unit, or with a small matrix.
+bool has_few_rows(const Instruction& dot, const PassContext& context) {
   constexpr int64_t small = int64_t{1} << 20, few = 4;
+  Value matrix = dot.inputs[1];
+  int64_t rows = rows_by_matrix(dot);
   DType type = matrix.dtype() == DType::f32 ? context.precision : matrix.dtype();
   bool is_ring = bits(type) == 16 && gpu_model(context.chip.arch).matrix == MatrixUnit::mma;
-  return is_ring || product(matrix.dims()).value() <= small ? tasks::ring_rows : few;
+  return rows >= 1 && rows <= (is_ring || product(matrix.dims()).value() <= small ? tasks::ring_rows : few);
 }
 
-/// True if the instruction is one of two to four equal parts of `whole` along its last axis, read by elementwise
-/// functions only.
+/// True if the instruction is an even part of `whole` along its last axis that only elementwise functions read.
 bool is_gate(const Instruction& i, Value whole) {
   const auto* op = i.as<Slice>();
   if (!op || whole.def->parent->is_result({const_cast<Instruction*>(&i), 0})) return false;
+  const Dim &start = op->starts.back(), &size = op->sizes.back();
   Dims others = whole.dims();
-  others.back() = op->sizes.back();
-  bool is_even = op->sizes.back().is_constant() && op->starts.back().is_constant() && op->sizes == others &&
-                 op->sizes.back().value() > 0 && op->starts.back().value() % op->sizes.back().value() == 0;
-  return is_even && std::ranges::count(op->steps, 1) == whole.rank() &&
-         std::ranges::all_of(i.users, [](auto* user) { return user->template is<Elementwise>(); });
+  others.back() = size;
+  return op->sizes == others && size.is_constant() && start.is_constant() && size.value() > 0 &&
+         start.value() % size.value() == 0 && std::ranges::count(op->steps, 1) == whole.rank() &&
+         std::ranges::all_of(i.users, [](const Instruction* user) { return user->is<Elementwise>(); });
 }
 
 /// Returns the part of the sum that the slice `part` reads, from the product's part of the columns. `sums`: the
@@ -52,13 +52,10 @@ Value computed_apart(Module& module, const Instruction& part, Instruction& dot, 
 
 bool split_gates(Module& module, const PassContext& context) {
   bool changed = false;
-  std::vector<bool> fixed;  // by instruction: it depends on constants only
+  const std::vector<bool> fixed = find_fixed(module);
   for (Instruction& i : module) {
-    fixed.resize(module.id_limit());
-    fixed[i.id] = follows_from_constants(i, fixed);
-    if (!i.is<Dot>() || fixed[i.id] || !fixed[i.inputs[1].def->id] || rows_by_matrix(i) < 1 ||
-        rows_by_matrix(i) > most_rows(i.inputs[1], context))
-      continue;
+    bool is_wanted = i.id < fixed.size() && i.is<Dot>() && !fixed[i.id] && fixed[i.inputs[1].def->id];
+    if (!is_wanted || !has_few_rows(i, context)) continue;
     std::vector<Instruction*> sums;
     Value whole = i.result();
     while (whole.def->users.size() == 1 && !module.is_result(whole) && as_fn({whole.def->users[0], 0}, Fn::add))

@@ -72,6 +72,16 @@ def test_cells_of_few_rows(network, chip, precision, tmp_path):
     assert any(kernel["kernel"].startswith("dot") and "sigmoid" in kernel["kernel"] for kernel in kernels), "the cell is fused"
 
 
+@pytest.mark.rotates(4)
+@pytest.mark.parametrize("chip", ["nvidia:sm_90a", "nvidia:sm_80"])
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: f"{n[0]}-{n[1]}-{n[2]}-{n[3]}-{n[4]}")
+def test_cells_compile_for_nvidia(network, chip, tmp_path):
+    """Their matrix unit has a kernel of its own (gemv_mma.h)."""
+    model(tmp_path / "cells.onnx", *network)
+    done = emulated.run("gfx942", "weft", "compile", tmp_path / "cells.onnx", "--target", chip, "--precision", "f16", "-o", tmp_path / "cells.weft")
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
 @pytest.mark.parametrize(("op", "how", "launches"), [("LSTM", {}, 1), ("GRU", {"linear_before_reset": 1}, 1), ("GRU", {"linear_before_reset": 0}, 2)])
 @pytest.mark.parametrize("chip", ["nvidia:sm_90a", "nvidia:sm_80", "amd:gfx942"])
 def test_a_step_is_one_launch(op, how, launches, chip, tmp_path):

@@ -120,8 +120,7 @@ struct ProductKernel {
 /// Returns the GEMV on NVIDIA's matrix unit; nothing if this kernel cannot compute the product, for example if normed
 /// rows do not fit in registers.
 std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
-  constexpr int64_t most_normed = 32;
-  const int64_t least_k = matrices > 2 || p.m.value() > max_gemv_rows ? 8 : 512;
+  const int64_t most_normed = 32, least_k = matrices > 2 || p.m.value() > max_gemv_rows ? 8 : 512;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
   if (!is_16_bits || !known_equal(p.batch, 1) || !p.k.is_constant() || p.k.value() < least_k) return std::nullopt;
   auto shape = ring_shape(lowering, {.n = p.n, .k = p.k.value(), .matrices = matrices}, p.m, p.m.value());
@@ -241,7 +240,7 @@ void write_product(Lowering& lowering, const Region& region, const Product& p, c
 }
 
 void add_product(Lowering& lowering, const Region& region, const Product& p, PlanStep step, std::string reason) {
-  step.flops = p.batch * p.m * p.n * p.k * Dim(static_cast<int64_t>(2 + 2 * region.siblings.size()));
+  step.flops = p.batch * p.m * p.n * p.k * Dim(2 + 2 * std::ssize(region.siblings));
   lowering.add_step(std::move(step), std::move(reason));
 }
 
@@ -273,10 +272,9 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   }
   Product& p = products[0];
   size_t rank = p.b.dims.size();
-  View same = p.a;  // without a norm, the kernel converts rows of f32: a state that is a result of the program
-  same.dtype = type;
-  bool is_converted = !norm && p.a.dtype == DType::f32 && is_direct(same, 0, row_stride(p), p.a.strides.back(), type);
-  if (!is_converted && !is_direct(p.a, 0, row_stride(p), p.a.strides.back(), type))
+  View loaded = p.a;
+  if (!norm && p.a.dtype == DType::f32) loaded.dtype = type;  // converted by the kernel: a state that is a result
+  if (!is_direct(loaded, 0, row_stride(p), p.a.strides.back(), type))
     p.a = lowering.copy_of(p.a, rows, "a product of few rows reads them as they are multiplied", type);
   int count = static_cast<int>(dots.size());
   bool ahead = std::ranges::all_of(products, [&](const Product& one) { return is_constant(lowering, one.b); });
