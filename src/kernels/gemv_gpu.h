@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// GEMV: matrix products of up to four rows on GPUs. Reading B once takes nearly all of the time. A small block
+/// GEMV: matrix products of a few rows on GPUs. Reading B once takes nearly all of the time. A small block
 /// computes a few columns; its threads divide k among them. A thread issues nearly all of its loads at once, which
 /// hides its other work, and there are enough blocks to keep memory busy. Operands are read from memory without a
 /// conversion (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
@@ -9,8 +9,8 @@
 ///     gemv_gpu<f16, 1, 2, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a),
 ///                            twins(direct_rows<f16>(gate), direct_rows<f16>(up)), store);
 ///
-/// with store(batch, row, col, Vec<sum, Cols>, lanes), for twins store(batch, row, col, first, second, lanes). Rows may
-/// be normalised as they are loaded: normed_rows(direct_rows<f16>(a), gain, epsilon).
+/// with store(batch, row, col, Vec<sum, Cols>, lanes), for twins store(batch, row, col, Sums, lanes). More matrices are
+/// twins of twins. Rows may be normalised as they are loaded: normed_rows(direct_rows<f16>(a), gain, epsilon).
 
 #include "gemm_operand.h"
 #include "math.h"
@@ -18,7 +18,7 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// Two matrices of the same sizes that multiply the same rows.
+/// Two matrices of the same sizes that multiply the same rows. The first may be twins too.
 template <class First, class Second>
 struct Twins {
   const First& first;
@@ -31,7 +31,18 @@ WEFT_INLINE Twins<First, Second> twins(const First& first, const Second& second)
 template <class B>
 inline constexpr int matrices_of = 1;
 template <class First, class Second>
-inline constexpr int matrices_of<Twins<First, Second>> = 2;
+inline constexpr int matrices_of<Twins<First, Second>> = matrices_of<First> + 1;
+/// Returns where a row of matrix number `matrix` begins; for larger numbers, the last matrix.
+template <class B>
+WEFT_INLINE auto row_of(const B& b, int matrix, i64 batch, i64 row) {
+  if constexpr (matrices_of<B> == 1) return b.row(batch, row);
+  else return matrix < matrices_of<B> - 1 ? row_of(b.first, matrix, batch, row) : b.second.row(batch, row);
+}
+/// The sums of a call of the epilogue, for each matrix.
+template <class V, int Count>
+struct Sums {
+  V of[Count];
+};
 
 /// Rows x / sqrt(mean(x^2) + epsilon) * gain, with `gain` a vector along k. Each block adds up the squares of the
 /// elements that it loads for the product, and divides at the end.
@@ -52,22 +63,13 @@ inline constexpr bool is_normed = false;
 template <class A, class G>
 inline constexpr bool is_normed<NormedRows<A, G>> = true;
 
-/// The addresses at which `Cols` columns of B, or of each of two matrices, begin.
+/// The addresses at which `Cols` columns of B, or of each of its matrices, begin.
 template <class T, int Cols, int Count>
 struct FewColumns {
   const WEFT_GLOBAL T* at[Count * Cols];
   template <class B>
-  WEFT_INLINE void set(int first, const B& b, i64 batch, i64 col, i64 n) {
-    WEFT_UNROLL for (int c = 0; c < Cols; c++) at[first + c] = b.row(batch, least(col + c, n - 1));
-  }
-  template <class B>
   WEFT_INLINE FewColumns(const B& b, i64 batch, i64 col, i64 n) {
-    if constexpr (Count == 1) {
-      set(0, b, batch, col, n);
-    } else {
-      set(0, b.first, batch, col, n);
-      set(Cols, b.second, batch, col, n);
-    }
+    WEFT_UNROLL for (int c = 0; c < Count * Cols; c++) at[c] = row_of(b, c / Cols, batch, least(col + c % Cols, n - 1));
   }
 };
 
@@ -95,7 +97,8 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
     WEFT_UNROLL for (int u = 0; u < AtOnce; u++) {
       const i64 at = k + u * step;
       WEFT_UNROLL for (int r = 0; r < Rows; r++) {
-        auto x = convert<Acc>(at < end ? load_whole<V>(rows[r] + at, Full{}) : Vec<T, V>{});
+        auto x =
+            convert<Acc>(at < end ? load_whole<V>(rows[r] + at, Full{}) : decltype(load_whole<V>(rows[r], Full{})){});
         if constexpr (is_normed<A>) {
           WEFT_UNROLL for (int i = 0; i < V; i++) total[r][Columns] += x[i] * x[i];
           if (at < end) x *= convert<Acc>(load_whole<V>(a.gain + at, Full{}));
@@ -110,7 +113,7 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
   if constexpr (Ahead) wait_for_inputs();  // for lanes that ran no iteration of the loop
 }
 
-/// Adds up the lanes' sums for each column: first the columns of the first matrix, then of the second, if any. Passes
+/// Adds up the lanes' sums for each column: first the columns of the first matrix, then of the others, if any. Passes
 /// `Cols` columns of each matrix to `store`, multiplied by `factor(sums of the row)`.
 template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
 WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],
@@ -133,11 +136,11 @@ WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64
     WEFT_UNROLL for (int c = 0; c < All; c++) whole[c] += sums[(w * Rows + row) * All + c];
   }
   const Acc by = factor(whole);
-  Vec<Acc, Cols> v[Count] = {};
-  WEFT_UNROLL for (int c = 0; c < Count * Cols; c++) set_lane(v[c / Cols], c % Cols, whole[c] * by);
+  Sums<Vec<Acc, Cols>, Count> v = {};
+  WEFT_UNROLL for (int c = 0; c < Count * Cols; c++) set_lane(v.of[c / Cols], c % Cols, whole[c] * by);
   const auto hand_on = [&](auto lanes) WEFT_LAMBDA {
-    if constexpr (Count == 1) store(batch, i64(row), col, v[0], lanes);
-    else store(batch, i64(row), col, v[0], v[1], lanes);
+    if constexpr (Count == 1) store(batch, i64(row), col, v.of[0], lanes);
+    else store(batch, i64(row), col, v, lanes);
   };
   if (col + Cols <= s.n) hand_on(Full{});
   else hand_on(Part{int(s.n - col)});

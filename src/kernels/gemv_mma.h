@@ -28,19 +28,18 @@ WEFT_INLINE u32 ring_read_at() {
   return u32(column * ring_row + ((lane / 16) ^ (column % 8)) * 16);
 }
 
-/// Columns of 16-bit weights, of one matrix or of two (twins). With twins, a task has 8 columns of each matrix.
+/// Columns of 16-bit weights, of one matrix or of up to four (twins). A task has equally many columns of each matrix.
 template <class T, class B>
 struct DenseColumns {
   static constexpr int span = ring_row / int(sizeof(T)), unit = 8, slot_bytes = ring_columns * ring_row;
-  static constexpr int matrices = matrices_of<B>;
+  static constexpr int matrices = matrices_of<B>, outputs = tasks::ring_outputs(matrices);
   struct Factors {};
   struct Lane {};
   const B& b;
   i64 k;
 
   WEFT_INLINE const WEFT_GLOBAL u8* column(int matrix, i64 column) const {
-    if constexpr (matrices == 1) return (const WEFT_GLOBAL u8*)b.row(0, column);
-    else return (const WEFT_GLOBAL u8*)(matrix == 0 ? b.first.row(0, column) : b.second.row(0, column));
+    return (const WEFT_GLOBAL u8*)row_of(b, matrix, 0, column);
   }
   WEFT_INLINE i64 row_bytes() const { return k * i64(sizeof(T)); }
   WEFT_INLINE Lane lane(i64, int) const { return {}; }
@@ -80,11 +79,15 @@ struct WeightRing {
   u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared) + u32(wave * bytes),
       to = u32(row * ring_row + ((lane_id() % 8) ^ row) * 16);  // swizzled: eight columns use different banks
   const WEFT_GLOBAL u8* from[W::matrices];                      // this lane's bytes in step 0
+  i64 apart[W::matrices];                                       // bytes from a column to the next
   typename W::Lane factors;
 
   WEFT_INLINE WeightRing(const W& weights, int column, int end) : weights(weights), column(column), end(end) { find(); }
   WEFT_INLINE void find() {
-    WEFT_UNROLL for (int m = 0; m < W::matrices; m++) from[m] = weights.column(m, column + row) + first;
+    WEFT_UNROLL for (int m = 0; m < W::matrices; m++) {
+      from[m] = weights.column(m, column + row) + first;
+      apart[m] = weights.column(m, 1) - weights.column(m, 0);
+    }
     factors = weights.lane(column, wave);
   }
   /// Returns the number of this wave's step among the steps of a column.
@@ -96,10 +99,10 @@ struct WeightRing {
       const int at = step * (Waves * ring_row), count = end - column < outputs ? end - column : outputs;
       const bool is_inside = first + at < int(weights.row_bytes());
       WEFT_UNROLL for (int c = 0; c < ring_columns; c += 4) {
-        const int of_matrix = c % outputs;
-        copy_async_to(slot_at + (c % 8 == 0 ? to : to ^ 64) + c * ring_row,
-                      from[c / outputs] + at + of_matrix * weights.row_bytes(),
-                      is_inside && row + of_matrix < count ? 16 : 0);
+        const bool is_used = c < W::matrices * outputs;  // three matrices have 12 columns
+        const int m = is_used ? c / outputs : 0, of_matrix = c % outputs;
+        copy_async_to(slot_at + (c % 8 == 0 ? to : to ^ 64) + c * ring_row, from[m] + at + of_matrix * apart[m],
+                      is_used && is_inside && row + of_matrix < count ? 16 : 0);
       }
       weights.template copy_factors<Waves>(slot_at, factors, count, step);
       if (++step == Steps) {
@@ -148,7 +151,7 @@ WEFT_INLINE void copy_rows(const L& launch, WEFT_SHARED_SPACE char* to, const Ri
       const int at = first + lane_id() + i * wave_size, r = at / units % Rows;
       const i64 k = k_of(i);
       if (at >= all || k >= k_end || r >= count) continue;
-      x[i] = load_whole<unit>(a.row(0, row0 + r) + k, Full{});
+      x[i] = convert<T>(load_whole<unit>(a.row(0, row0 + r) + k, Full{}));
       if constexpr (early_gain) gain[i] = convert<f32>(load_whole<unit>(a.gain + k, Full{}));
     }
     if constexpr (normed) {
@@ -198,11 +201,25 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
       (WEFT_SHARED_SPACE char*)(sums + 2 * waves * ring_columns * Rows) + ring.wave * (Steps * Rows * W::span * 2);
   WEFT_UNROLL for (int i = 0; i + 1 < Stages; i++) ring.start(i);
   if constexpr (Ahead) wait_for_inputs();
-  copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums + waves * ring_columns * Rows);
+  const auto copy = [&]() WEFT_LAMBDA {
+    copy_rows<T, Rows, Steps, L, W>(launch, my_rows, ring, a, row0, rows, s.k, sums + waves * ring_columns * Rows);
+  };
+  if constexpr (W::matrices == 1) copy();
+  // With several matrices, the epilogue's loads begin before those of the rows: a cell reads its last state.
+  constexpr int lanes = tasks::ring_lanes(W::matrices), across = outputs / lanes;
+  const auto start_epilogue = [&](int first_column) WEFT_LAMBDA {
+    const i64 row = thread_id() / across, column = first_column + thread_id() % across;
+    if constexpr (W::matrices == 1) return 0;
+    else return begin_epilogue(store, i64(0), row0 + least(row, rows - 1), least(column, s.n - 1), Full{});
+  };
 
   int slot = 0, side = 0;
   for (int column = begin; column < end; column += outputs) {
     const int count = end - column < outputs ? end - column : outputs;
+    [[maybe_unused]] const auto finish = start_epilogue(column);
+    if constexpr (W::matrices > 1) {
+      if (column == begin) copy();
+    }
     f32 total[4] = {};  // lane l: columns l / 4 and l / 4 + 8 of rows 2 (l % 4) and 2 (l % 4) + 1
     WEFT_NO_UNROLL for (int step = 0; step < Steps; step++) {
       auto factors = weights.load_factors(column, count, ring.position(step));
@@ -223,15 +240,18 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
     }
     side ^= 1;
     barrier();
-    constexpr int lanes = tasks::ring_lanes(W::matrices);
-    const int row = thread_id() / 8, at = thread_id() % 8 * lanes;
+    const int row = thread_id() / across, at = thread_id() % across * lanes;
     if (row >= rows || at >= count) continue;
-    f32 sum[2] = {};
-    WEFT_UNROLL for (int i = 0; i < 2 * waves; i++) {
-      sum[i % 2] += all[(i / 2 * ring_columns + at + i % 2 * (W::matrices == 2 ? 8 : 1)) * Rows + row];
+    constexpr int parts = lanes * W::matrices;
+    f32 sum[parts] = {};
+    WEFT_UNROLL for (int i = 0; i < parts * waves; i++) {
+      const int apart = i % parts * (W::matrices == 1 ? 1 : outputs);
+      sum[i % parts] += all[(i / parts * ring_columns + at + apart) * Rows + row];
     }
-    if constexpr (W::matrices == 2) {
-      store(i64(0), row0 + row, i64(column + at), Vec<f32, 1>{sum[0]}, Vec<f32, 1>{sum[1]}, Full{});
+    if constexpr (W::matrices > 1) {
+      Sums<Vec<f32, 1>, parts> each;
+      WEFT_UNROLL for (int i = 0; i < parts; i++) each.of[i] = Vec<f32, 1>{sum[i]};
+      finish(each);
     } else if (at + 1 < count) {
       store(i64(0), row0 + row, i64(column + at), Vec<f32, 2>{sum[0], sum[1]}, Full{});
     } else {
@@ -240,7 +260,7 @@ WEFT_INLINE void gemv_ring(const L& launch, const GpuGemmSizes& s, const A& a, c
   }
   wait_async_groups<0>();
 }
-/// Multiplies rows as gemv_ring does, by Direct weights or by twins of Direct weights.
+/// Multiplies rows as gemv_ring does, by Direct weights or by up to four such matrices (twins).
 template <class T, int Rows, int Stages, int Steps, bool Ahead, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_mma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   gemv_ring<T, Rows, Stages, Steps, Ahead>(launch, s, a, DenseColumns<T, B>{b, s.k}, store);

@@ -80,9 +80,10 @@ constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 
 /// For gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and the bytes of a
 /// column in a step of a wave.
 inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;
-/// Return the columns of results of a task, and of a call of the epilogue; `matrices` is 1, or 2 for twins.
-constexpr int ring_outputs(int matrices) { return ring_columns / matrices; }
-constexpr int ring_lanes(int matrices) { return 2 / matrices; }
+/// Return the columns of results of a task, and of a call of the epilogue; `matrices` is 1 to 4. A task of three
+/// matrices leaves a quarter of its columns of weights empty.
+constexpr int ring_outputs(int matrices) { return ring_columns / (matrices == 3 ? 4 : matrices); }
+constexpr int ring_lanes(int matrices) { return matrices == 1 ? 2 : 1; }
 /// Returns the number of scales of a column in a step.
 constexpr int ring_factors(int weight_bits, i64 block) {
   return int(at_least(ring_row_bytes * 8 / weight_bits / block, 1));

@@ -122,7 +122,7 @@ void Lowering::lower_module(const Module& module, const std::vector<BufferId>& s
   for (BufferId slot : slots) all_.written.erase(slot);
   choose_slots(module, slots);
   if (all_.options.storage != DType::f32) all_.overflowing.add(module);
-  std::vector<Region> regions = form_regions(module);
+  std::vector<Region> regions = form_regions(module, on_gpu());
   if (on_gpu()) {
     extend_sums(*this, regions);
     join_twins(*this, regions);
@@ -639,10 +639,10 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
       kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value)); },
       [&](Value value) { return in_order(order.empty() ? new_result(value) : new_result(value, order)); });
   std::vector<Value> given{{region.anchor, 0}};
-  if (region.twin) given.push_back({region.twin, 0});
+  for (Instruction* sibling : region.siblings) given.push_back({sibling, 0});
   body.plan(region.epilogue, region.outputs, given);
-  body.define(given[0], anchor, type);
-  if (region.twin) body.define(given[1], "second", type);
+  for (size_t i = 0; i < given.size(); ++i)
+    body.define(given[i], given.size() == 1 ? anchor : cat(anchor, ".of[", i, "]"), type);
   // On CPUs a result may overwrite an operand of the epilogue that the anchor does not read. On GPUs no result may,
   // because several threads may read one element.
   std::vector<BufferId> in_place = on_gpu() ? std::vector<BufferId>() : body.in_place();

@@ -153,8 +153,8 @@ class Lowering {
   void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
 
   /// Emits the region's epilogue into a store lambda of `kernel`. The lambda has the coordinates of `iteration` and the
-  /// anchor's result in the variable `anchor` of compute type `type`; the result of a joined product (gpu/gemv.h) is in
-  /// `second`. `order`: the order of axes in the iteration and in stored results; empty: the region's own order.
+  /// anchor's result in the variable `anchor` of compute type `type`; the results of joined products (gpu/gemv.h) are in
+  /// its array `of`. `order`: the order of axes in the iteration and in stored results; empty: the region's own order.
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 

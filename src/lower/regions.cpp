@@ -9,6 +9,7 @@
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
+#include "kernels/gpu_tasks.h"
 #include "lower/families.h"
 #include "lower/view.h"
 #include "ops/dot.h"
@@ -17,6 +18,7 @@
 #include "ops/lookup.h"
 #include "ops/quantize.h"
 #include "ops/reduce.h"
+#include "ops/views.h"
 
 namespace weft {
 namespace {
@@ -35,7 +37,8 @@ using RegionId = Id<Region>;
 /// The regions of a module, formed in one walk. A region merged into another stays in the list, empty.
 class Grouping {
  public:
-  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit()), fixed_(module.id_limit()) {
+  Grouping(const Module& module, bool joins_gates)
+      : module_(module), joins_gates_(joins_gates), region_of_(module.id_limit()), fixed_(module.id_limit()) {
     find_setters();
   }
 
@@ -43,7 +46,7 @@ class Grouping {
     for (Instruction& i : module_) {
       fixed_[i.id] = follows_from_constants(i, fixed_);
       if (is_leaf(i)) continue;
-      if (!is_pointwise(i) || is_widened_by_reader(i) || !join(i)) start(i);
+      if (is_pointwise(i) ? is_widened_by_reader(i) || !join(i) : !join_gate(i)) start(i);
     }
     find_outputs();
     return in_order();
@@ -98,7 +101,24 @@ class Grouping {
     if (is_pointwise(i)) region.epilogue.push_back(&i);
     else region.anchor = &i;
     RegionId id = region_of_[i.id] = regions_.add(std::move(region));
+    if (i.is<Dot>()) last_dot_ = id;
     if (family_of(i).takes_prologue) absorb_prologue(id, i);
+  }
+
+  /// Adds the product of a gate to the region of the last product, if that multiplies the same rows by another part of
+  /// the same matrix.
+  bool join_gate(Instruction& i) {
+    if (!joins_gates_ || !last_dot_ || !i.is<Dot>()) return false;
+    Region& last = regions_[last_dot_];
+    const Instruction &matrix = *i.inputs[1].def, &other = *last.anchor->inputs[1].def;
+    bool are_parts = matrix.is<Slice>() && other.is<Slice>() && matrix.inputs == other.inputs;
+    int64_t rows = rows_by_matrix(i);
+    if (!are_parts || rows < 1 || rows > tasks::ring_rows || last.siblings.size() > 2 ||
+        last.dims != i.types[0].shape.dims || last.anchor->inputs[0] != i.inputs[0])
+      return false;
+    last.siblings.push_back(&i);
+    region_of_[i.id] = last_dot_;
+    return true;
   }
 
   /// Makes a pointwise region the prologue of the anchor that reads it as its first operand.
@@ -190,8 +210,8 @@ class Grouping {
 
   /// True if the value is the anchor's first result or computed in the epilogue; false for the prologue.
   static bool computes(const Region& region, Value value) {
-    return value.def == region.anchor ? value.index == 0
-                                      : std::ranges::find(region.epilogue, value.def) != region.epilogue.end();
+    auto contains = [&](const auto& list) { return std::ranges::find(list, value.def) != list.end(); };
+    return value.def == region.anchor ? value.index == 0 : contains(region.epilogue) || contains(region.siblings);
   }
 
   bool fits(RegionId id, const Instruction& i) {
@@ -332,10 +352,12 @@ class Grouping {
   }
 
   const Module& module_;
+  bool joins_gates_;
   std::vector<std::vector<Value>> setters_;  // by instruction; empty if sizes are known before the run
   std::vector<RegionId> region_of_;
   std::vector<bool> fixed_;  ///< by instruction: it depends on constants only
   Table<Region> regions_;
+  RegionId last_dot_;  ///< the latest region of a product
 };
 
 }  // namespace
@@ -350,6 +372,6 @@ void erase_empty(std::vector<Region>& regions) {
 
 bool is_leaf(const Instruction& i) { return i.is<Parameter>() || i.is<Constant>() || is_view_op(i.op); }
 
-std::vector<Region> form_regions(const Module& module) { return Grouping(module).run(); }
+std::vector<Region> form_regions(const Module& module, bool joins_gates) { return Grouping(module, joins_gates).run(); }
 
 }  // namespace weft

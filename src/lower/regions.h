@@ -11,7 +11,7 @@ namespace weft {
 /// it. A region without an anchor is a pointwise loop with all instructions in `epilogue`.
 struct Region {
   Instruction* anchor = nullptr;
-  Instruction* twin = nullptr;  ///< a second dot with the same rows, whose result the epilogue also reads (gpu/gemv.h)
+  std::vector<Instruction*> siblings = {};  ///< dots with the same rows, whose results the epilogue reads (gpu/gemv.h)
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
   Dims dims = {};                   ///< sizes of the results
@@ -23,7 +23,7 @@ template <class Visit>
 void for_each_member(const Region& region, const Visit& visit) {
   for (Instruction* i : region.prologue) visit(*i);
   if (region.anchor) visit(*region.anchor);
-  if (region.twin) visit(*region.twin);
+  for (Instruction* i : region.siblings) visit(*i);
   for (Instruction* i : region.epilogue) visit(*i);
 }
 
@@ -37,7 +37,8 @@ void erase_empty(std::vector<Region>& regions);
 
 /// Groups a module's instructions greedily, in program order. An elementwise instruction joins a region of the same
 /// sizes that computes one of its operands (preferably a region with an anchor), unless another operand depends on that
-/// region. Returns the regions in an order in which they can be executed.
-std::vector<Region> form_regions(const Module& module);
+/// region. With `joins_gates`, the products of a cell's gates (passes/split_gates.h) are siblings in one region. Returns
+/// the regions in an order in which they can be executed.
+std::vector<Region> form_regions(const Module& module, bool joins_gates = false);
 
 }  // namespace weft

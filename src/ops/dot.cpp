@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dot.h"
 
+#include "ir/module.h"
 #include "ops/check.h"
 #include "ops/wide.h"
 
@@ -20,6 +21,13 @@ Types Dot::infer(Operands in) const {
   Shape result{type, a.dims};
   result.dims[rank - 1] = b.dims[rank - 1];
   return {result};
+}
+
+int64_t rows_by_matrix(const Instruction& dot) {
+  const Dims &result = dot.types[0].shape.dims, &b = dot.inputs[1].dims();
+  bool is_one = dot.types[0].shape.is_static() && known_equal(product(Dims(b.begin(), b.end() - 2)), 1);
+  bool fits = is_one && b[b.size() - 2].is_multiple_of(8) && !is_integer(dot.inputs[0].dtype());
+  return fits ? product(Dims(result.begin(), result.end() - 1)).value() : 0;
 }
 
 template <class T>

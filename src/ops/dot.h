@@ -4,6 +4,8 @@
 
 namespace weft {
 
+struct Instruction;
+
 /// Batched matrix product: a[batch..., m, k] * b[batch..., k, n] -> [batch..., m, n]. The batch sizes are equal;
 /// broadcasts are explicit. Floats are summed in f32 or wider; integer sums wrap around in the result's type `type`.
 struct Dot {
@@ -14,6 +16,10 @@ struct Dot {
   std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Dot&) const = default;
 };
+
+/// Returns the number of rows of a product of floats by one matrix; 0 unless all sizes are constant and the size of the
+/// summed axis is a multiple of 8, as kernels for few rows need.
+int64_t rows_by_matrix(const Instruction& dot);
 
 /// Grouped matrix product, as in a mixture of experts: `which` selects the matrix of each batch. a[batch, m, k] *
 /// b[which[batch]] -> [batch, m, n], with b[groups, k, n] and which i64[batch]. If which[i] is negative, the elements

@@ -5,7 +5,9 @@
 #include <array>
 
 #include "base/watch.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ir/symbols.h"
 #include "ops/views.h"
 
 namespace weft {
@@ -81,5 +83,27 @@ bool only_read_by(Value value, const Instruction* user) {
 }
 
 bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
+
+/// Marks in `fixed` those parameters of a body that get values which depend on constants only. A body has one caller.
+static void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
+  for (const auto& outer : body.program().modules()) {
+    for (const Instruction& i : *outer) {
+      auto found = std::ranges::find(i.modules, &body);
+      if (found == i.modules.end()) continue;
+      std::vector<bool> known = find_fixed(*outer);
+      auto operands = body_operands(i, found - i.modules.begin());
+      for (size_t k = i.is<Loop>() ? i.as<Loop>()->carried : 0; k < operands.size(); ++k)
+        fixed[body.parameters()[k].def->id] = known[operands[k].def->id];
+      return;
+    }
+  }
+}
+
+std::vector<bool> find_fixed(const Module& module) {
+  std::vector<bool> fixed(module.id_limit());
+  if (&module != &module.program().main()) note_fixed_parameters(module, fixed);
+  for (const Instruction& i : module) fixed[i.id] = fixed[i.id] || follows_from_constants(i, fixed);
+  return fixed;
+}
 
 }  // namespace weft

@@ -29,6 +29,8 @@ struct Scaled {
 };
 Scaled without_scale(Value value);
 bool only_read_by(Value value, const Instruction* user);
+/// Returns for each instruction, by id, whether it depends on constants only; looks through parameters of bodies.
+std::vector<bool> find_fixed(const Module& module);
 bool is_view(const Instruction& i);  ///< reshape, transpose or broadcast
 inline bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 

@@ -24,6 +24,7 @@
 #include "passes/shard.h"
 #include "passes/simplify_algebra.h"
 #include "passes/simplify_indices.h"
+#include "passes/split_gates.h"
 
 namespace weft {
 namespace {
@@ -101,6 +102,8 @@ bool attention(Module& module, const PassContext& context, PassCounts&) {
 bool precision(Module& module, const PassContext& context, PassCounts&) {
   return reduce_precision(module, context.precision, context.keep_f32, multiplies(context.precision, context.chip));
 }
+
+bool gates(Module& module, const PassContext& context, PassCounts&) { return split_gates(module, context); }
 
 /// Shards, then normalises, which shortens the chains of slices and gathers that sharding adds.
 bool shards(Module& module, const PassContext& context, PassCounts& counts) {

@@ -8,7 +8,6 @@
 #include "base/glob.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
-#include "ir/symbols.h"
 #include "ops/build.h"
 #include "passes/match.h"
 
@@ -39,31 +38,6 @@ class Converted {
   DType type_;
   std::map<std::pair<const Instruction*, uint32_t>, Value> known_;
 };
-
-std::vector<bool> find_fixed(const Module& module);
-
-/// Marks in `fixed` those parameters of a body that get values which depend on constants only. A body has one caller.
-void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
-  for (const auto& outer : body.program().modules()) {
-    for (const Instruction& i : *outer) {
-      auto found = std::ranges::find(i.modules, &body);
-      if (found == i.modules.end()) continue;
-      std::vector<bool> known = find_fixed(*outer);
-      auto operands = body_operands(i, found - i.modules.begin());
-      for (size_t k = i.is<Loop>() ? i.as<Loop>()->carried : 0; k < operands.size(); ++k)
-        fixed[body.parameters()[k].def->id] = known[operands[k].def->id];
-      return;
-    }
-  }
-}
-
-/// Returns for each instruction, by id, whether it depends on constants only; looks through parameters of bodies.
-std::vector<bool> find_fixed(const Module& module) {
-  std::vector<bool> fixed(module.id_limit());
-  if (&module != &module.program().main()) note_fixed_parameters(module, fixed);
-  for (const Instruction& i : module) fixed[i.id] = fixed[i.id] || follows_from_constants(i, fixed);
-  return fixed;
-}
 
 /// True if no finite weight becomes infinite in `type`. False for f16 weights that are not a constant behind views.
 bool fits(Value weight, DType type) {

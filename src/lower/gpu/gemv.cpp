@@ -17,11 +17,8 @@ namespace {
 /// no prologue.
 bool is_gemv(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
-  const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();
-  Dim rows = product(Dims(result.begin(), result.end() - 1)), repeats = product(Dims(b.begin(), b.end() - 2));
-  bool is_fixed = rows.is_constant() && rows.value() >= 1 && rows.value() <= max_gemv_rows && all_constant(b);
-  return is_fixed && known_equal(repeats, 1) && b[b.size() - 2].is_multiple_of(8) &&
-         !is_integer(region.anchor->inputs[0].dtype()) && lowering.is_load_time(region.anchor->inputs[1]);
+  int64_t rows = rows_by_matrix(*region.anchor);
+  return rows >= 1 && rows <= max_gemv_rows && lowering.is_load_time(region.anchor->inputs[1]);
 }
 
 bool are_alike(const Instruction& a, const Instruction& b) {
@@ -41,7 +38,7 @@ bool feeds_only(const Region& first, const Region& second) {
 }
 
 void join(Region& first, Region& second) {
-  second.twin = first.anchor;
+  second.siblings = {first.anchor};
   second.epilogue.insert(second.epilogue.end(), first.epilogue.begin(), first.epilogue.end());
   std::ranges::sort(second.epilogue, {}, &Instruction::order);
   first = {};
@@ -76,7 +73,9 @@ std::vector<Region*> readers_of(const Region& norm, const std::multimap<const In
   for (auto at = begin; at != end; ++at) readers.push_back(at->second);
   auto reads_rows = [&](const Instruction* user) {
     bool is_first = user->inputs[0] == rows && std::ranges::count(user->inputs, rows) == 1;
-    return is_first && std::ranges::any_of(readers, [&](Region* r) { return r->anchor == user || r->twin == user; });
+    return is_first && std::ranges::any_of(readers, [&](Region* r) {
+             return r->anchor == user || std::ranges::find(r->siblings, user) != r->siblings.end();
+           });
   };
   return std::ranges::all_of(rows.def->users, reads_rows) ? readers : std::vector<Region*>();
 }
@@ -149,7 +148,7 @@ void take_norms(Lowering& lowering, std::vector<Region>& regions) {
 void join_twins(const Lowering& lowering, std::vector<Region>& regions) {
   std::multimap<const Instruction*, Region*> seen;  // earlier products; key: the instruction that computes the rows
   for (Region& region : regions) {
-    if (!is_gemv(lowering, region) || region.twin) continue;
+    if (!is_gemv(lowering, region) || !region.siblings.empty()) continue;
     const Instruction* rows = region.anchor->inputs[0].def;
     auto [begin, end] = seen.equal_range(rows);
     auto twin = std::find_if(begin, end, [&](const auto& entry) {

@@ -120,7 +120,7 @@ struct ProductKernel {
 /// Returns the GEMV on NVIDIA's matrix unit; nothing if this kernel cannot compute the product, for example if normed
 /// rows do not fit in registers.
 std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
-  constexpr int64_t least_k = 512, most_normed = 32;
+  const int64_t most_normed = 32, least_k = matrices > 2 || p.m.value() > max_gemv_rows ? 8 : 512;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
   if (!is_16_bits || !known_equal(p.batch, 1) || !p.k.is_constant() || p.k.value() < least_k) return std::nullopt;
   auto shape = ring_shape(lowering, {.n = p.n, .k = p.k.value(), .matrices = matrices}, p.m, p.m.value());
@@ -137,15 +137,16 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
                        .reason = "few rows: read B once, on the matrix unit"};
 }
 
-/// Returns the gemv kernel for up to four rows of direct operands; nothing for other products.
+/// Returns the gemv kernel for a few rows of direct operands; nothing for other products.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1,
                                          bool normed = false) {
-  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
+  const int64_t most = matrices > 1 ? tasks::ring_rows : max_gemv_rows;
+  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= most;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
   if (auto kernel = ring_kernel(lowering, p, matrices, normed)) return kernel;
   GemvShape f = gemv_shape(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
                            tasks::vector_bits / bits(p.type));
-  int columns = f.columns / matrices;
+  int columns = std::max(f.columns / matrices, 1);
   return ProductKernel{.header = "gemv_gpu.h",
                        .call = cat("gemv_gpu<", kernel_type(p.type), ", ", p.m.value(), ", ", columns, ", ", f.at_once,
                                    ", ", p.ahead, ">"),
@@ -223,11 +224,10 @@ void write_product(Lowering& lowering, const Region& region, const Product& p, c
   kernel.line(columns_text(main));
   kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
   kernel.line("    ", b, ",");
-  if (parts || region.twin) {
+  if (parts) {
     kernel.line("    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, ",
-                region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
-    if (parts) store_part(kernel, *parts);
-    else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum_type(type), p.order);
+                "auto lanes) WEFT_LAMBDA {");
+    store_part(kernel, *parts);
     kernel.line("});");
   } else {
     kernel.line("    epilogue([&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, ",
@@ -240,7 +240,7 @@ void write_product(Lowering& lowering, const Region& region, const Product& p, c
 }
 
 void add_product(Lowering& lowering, const Region& region, const Product& p, PlanStep step, std::string reason) {
-  step.flops = p.batch * p.m * p.n * p.k * Dim(region.twin ? 4 : 2);
+  step.flops = p.batch * p.m * p.n * p.k * Dim(2 + 2 * std::ssize(region.siblings));
   lowering.add_step(std::move(step), std::move(reason));
 }
 
@@ -253,11 +253,11 @@ std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::st
   return cat("normed_rows(", rows, ", ", at, ", ", number_text(DType::f32, norm.epsilon), ")");
 }
 
-/// Lowers products of few rows that have a joined product or a norm (gpu/gemv.h). Their matrices are constant, so they
+/// Lowers products of few rows that have joined products or a norm (gpu/gemv.h). Their matrices are constant, so they
 /// can be stored in any layout.
 void lower_gemv(Lowering& lowering, const Region& region) {
   std::vector<const Instruction*> dots{region.anchor};
-  if (region.twin) dots.push_back(region.twin);
+  dots.insert(dots.end(), region.siblings.begin(), region.siblings.end());
   std::optional<RowNorm> norm = norm_of_rows(region);
   Value rows = norm ? norm->x : region.anchor->inputs[0];
   DType type = lowering.product_type(*region.anchor);
@@ -272,21 +272,25 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   }
   Product& p = products[0];
   size_t rank = p.b.dims.size();
-  if (!is_direct(p.a, 0, row_stride(p), p.a.strides.back(), type))
+  View loaded = p.a;
+  if (!norm && p.a.dtype == DType::f32) loaded.dtype = type;  // converted by the kernel: a state that is a result
+  if (!is_direct(loaded, 0, row_stride(p), p.a.strides.back(), type))
     p.a = lowering.copy_of(p.a, rows, "a product of few rows reads them as they are multiplied", type);
   int count = static_cast<int>(dots.size());
-  auto main = gemv_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = true}, count,
+  bool ahead = std::ranges::all_of(products, [&](const Product& one) { return is_constant(lowering, one.b); });
+  auto main = gemv_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = ahead}, count,
                           norm.has_value());
   check(main && p.batch_axes == 0, "only products of few rows take in others");
 
   KernelBuilder kernel(main->header);
-  std::string a = operand_text(kernel, p.a, 0, row_stride(p), p.a.strides.back(), type), b;
+  std::string a = operand_text(kernel, p.a, 0, row_stride(p), p.a.strides.back(), p.a.dtype), b;
   if (norm) a = normed_text(lowering, kernel, a, *norm);
   for (const Product& product : products) {
     const Dims& strides = product.b.strides;
-    b += cat(b.empty() ? "" : ", ", operand_text(kernel, product.b, 0, strides[rank - 1], strides[rank - 2], type));
+    std::string text = operand_text(kernel, product.b, 0, strides[rank - 1], strides[rank - 2], type);
+    b = b.empty() ? text : cat("twins(", b, ", ", text, ")");
   }
-  if (region.twin) main->reason += ", two matrices side by side", b = cat("twins(", b, ")");
+  if (count > 1) main->reason += cat(", ", count, " matrices side by side");
   if (norm) main->reason += ", rows normed on their way";
   write_product(lowering, region, p, *main, kernel, a, b, type);
   add_product(lowering, region, p, product_launch(lowering, kernel, *main, type), main->reason);
@@ -295,7 +299,7 @@ void lower_gemv(Lowering& lowering, const Region& region) {
 }  // namespace
 
 void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
-  if (region.twin || !region.prologue.empty()) return lower_gemv(lowering, region);
+  if (!region.siblings.empty() || !region.prologue.empty()) return lower_gemv(lowering, region);
   const Instruction& dot = *region.anchor;
   Product p = as_product(lowering, dot, dot.inputs[0]);
   DType type = lowering.product_type(dot);

@@ -31,10 +31,11 @@ int64_t typical_size(const Dim& size, int64_t each = 16);
 /// True if no step of a run writes the elements of the view (weights, for example).
 bool is_constant(Lowering& lowering, const View& view);
 
-/// The most rows of a product that uses gemv_gpu.h, whose kernel reads B once.
+/// The most rows of a product that uses gemv_gpu.h, whose kernel reads B once; gates of a cell may have
+/// tasks::ring_rows.
 inline constexpr int64_t max_gemv_rows = 4;
 
-/// Template arguments of kernels/gemv_gpu.h: columns that a block computes (of both matrices together, if B is twins),
+/// Template arguments of kernels/gemv_gpu.h: columns that a block computes (of all matrices together, if B is twins),
 /// loads in flight per thread, threads per block.
 struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
@@ -53,7 +54,7 @@ struct RingWeights {
   Dim n;
   int64_t k;
   int bits = 16, factor_bytes = 0;  ///< factor_bytes: bytes of the scales and zero points of a row in a step
-  int matrices = 1;                 ///< 2 for twins
+  int matrices = 1;                 ///< more for twins
 };
 /// Returns the shape for `m` rows of 16-bit floats, of which a block multiplies at most `at_once` at a time; nothing if
 /// shared memory is too small or the GPU lacks NVIDIA's matrix unit.
