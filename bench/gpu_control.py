@@ -66,6 +66,7 @@ def row_of(case, name, precision, arguments, programs):
     row |= case.judge(got, want)
     row["error_onnxruntime"] = case.judge(got, gpu.expected(case.path, case.feeds))["error"]
     runs = {"ms": OnDevice(ours, case.feeds, want).run if cuda else lambda: ours.run(case.feeds)}
+    torch._dynamo.reset()  # otherwise PyTorch compiles later sizes of a network for any size
     for mode, prepare in case.modes(place).items():
         try:
             runs[mode] = prepare()

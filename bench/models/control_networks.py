@@ -118,7 +118,7 @@ def detector(name, sizes, folder):
     function = {"ssdlite": "ssdlite320_mobilenet_v3_large", "fasterrcnn": "fasterrcnn_mobilenet_v3_large_320_fpn"}[name]
     core = getattr(detection, function)(weights=None, weights_backbone=None).eval()
     pictures = list(torch.rand(4, 3, 320, 320))
-    # Activations are normalised, and few scores are high, as in trained detectors.
+    # As in trained detectors, activations are normalised, and few boxes of a class have a score above the threshold.
     for part in core.modules():
         if isinstance(part, torch.nn.BatchNorm2d):
             part.momentum = None
@@ -132,7 +132,7 @@ def detector(name, sizes, folder):
         core(pictures)
         hook.remove()
         head.weight *= 3 / spread[0]
-        head.bias.view(-1, 91)[:, 0] += 8
+        head.bias.view(-1, 91)[:, 0] += {"ssdlite": 18, "fasterrcnn": 8}[name]
     network = Detector(core)
     path = exported(network, (pictures[0],), Path(folder, f"{name}.onnx"), ["x"], ["boxes", "scores", "labels"])
 
@@ -237,7 +237,7 @@ class Step(torch.nn.Module):
         decoder = self.model.model.decoder
         own, cross = caches[: len(caches) // 2], caches[len(caches) // 2 :]
         places = torch.arange(own[0].shape[2], device=at.device)
-        x, new = decoder.embed_tokens(token) + decoder.embed_positions.weight[at], []
+        x, new = decoder.embed_tokens(token) + torch.nn.functional.embedding(at, decoder.embed_positions.weight), []
         for i, layer in enumerate(decoder.layers):
             y, a = layer.self_attn_layer_norm(x), layer.self_attn
             k, v = (self.stored(cache, self.split(part(y)), at, places)
