@@ -61,11 +61,14 @@ def row_of(case, name, precision, arguments, programs):
     wait = torch.cuda.synchronize if cuda else lambda: None
     row = {"network": name, "sizes": case.sizes, "precision": precision, "device": arguments.device}
     ours = program(arguments.device, precision)
-    got = arrays(ours.run(case.feeds))
     want = arrays(program("cpu", "f32").run(case.feeds))
+    on_device = OnDevice(ours, case.feeds, want) if cuda else None
+    run = on_device.run if cuda else lambda: ours.run(case.feeds)
+    answer = on_device.answer if cuda else lambda: arrays(run())
+    got = answer()
     row |= case.judge(got, want)
     row["error_onnxruntime"] = case.judge(got, gpu.expected(case.path, case.feeds))["error"]
-    runs = {"ms": OnDevice(ours, case.feeds, want).run if cuda else lambda: ours.run(case.feeds)}
+    runs = {"ms": run}
     torch._dynamo.reset()  # otherwise PyTorch compiles later sizes of a network for any size
     for mode, prepare in case.modes(place).items():
         try:
@@ -77,8 +80,10 @@ def row_of(case, name, precision, arguments, programs):
         except Exception as problem:  # some networks fail in some modes
             runs.pop(mode, None)
             row["torch_failure"] = f"{mode}: {problem}"[:300]
-    row["right"] = all(row.get(key, 0) <= case.limits[precision] for key in ("error", "error_onnxruntime", "error_pytorch"))
-    turns = [{mode: wall_ms(run, wait, arguments.seconds) for mode, run in runs.items()} for _ in range(arguments.rounds)]
+    turns = [{mode: wall_ms(one, wait, arguments.seconds) for mode, one in runs.items()} for _ in range(arguments.rounds)]
+    row["replays_equal"] = all(map(np.array_equal, got, answer()))
+    row["right"] = row["replays_equal"] and all(
+        row.get(key, 0) <= case.limits[precision] for key in ("error", "error_onnxruntime", "error_pytorch"))
     return row | {mode: statistics.median(turn[mode] for turn in turns) for mode in runs}
 
 

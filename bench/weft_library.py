@@ -132,15 +132,19 @@ class Program:
         self.call("tensor_wrap", dtype, dims, c_size_t(array.ndim), data, size, None, None, byref(tensor))
         return tensor
 
-    def view(self, tensor):
+    def layout(self, tensor):
+        """Returns the sizes and the type of a tensor."""
         rank = self.library.weft_tensor_rank(tensor)
         dims = (c_int64 * rank).from_address(self.library.weft_tensor_dims(tensor)) if rank else []
-        dtype = NUMPY[self.library.weft_tensor_dtype(tensor)]
+        return tuple(dims), NUMPY[self.library.weft_tensor_dtype(tensor)]
+
+    def view(self, tensor):
+        dims, dtype = self.layout(tensor)
         size = int(np.prod(dims)) * dtype.itemsize
         if size == 0:
-            return np.empty(tuple(dims), dtype)
+            return np.empty(dims, dtype)
         bytes_of = (ctypes.c_uint8 * size).from_address(self.library.weft_tensor_data(tensor))
-        return np.frombuffer(bytes_of, dtype).reshape(tuple(dims))
+        return np.frombuffer(bytes_of, dtype).reshape(dims)
 
     def run(self, feeds):
         for tensor in self.outputs:
@@ -192,9 +196,23 @@ class OnDevice:
         )
         return tensor
 
-    def run(self):
+    def run(self, after=lambda tensor, memory: None):
+        """Runs the program, and calls `after` with each output tensor and the memory that it is in."""
         program = self.program
         program.call("run", program.context, self.inputs, c_size_t(self.count), self.results, c_size_t(len(self.results)),
                      byref(self.options))
-        for result in self.results:
+        for result, memory in zip(self.results, self.outputs):
+            after(c_void_p(result), memory)
             program.library.weft_tensor_free(c_void_p(result))
+
+    def answer(self):
+        """Runs the program and returns copies of its outputs."""
+        found = []
+
+        def keep(tensor, memory):
+            dims, dtype = self.program.layout(tensor)
+            size = int(np.prod(dims)) * dtype.itemsize
+            found.append(memory[:size].cpu().numpy().view(dtype).reshape(dims))
+
+        self.run(keep)
+        return found
