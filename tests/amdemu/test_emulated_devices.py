@@ -26,7 +26,7 @@ def non_zero(path):
     """Makes a model whose result sizes are known only in the run."""
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("NonZero", ["r"], ["found"], name="find"),
              helper.make_node("Transpose", ["found"], ["y"])]
-    write(path, nodes, [("x", TensorProto.FLOAT, [4, 5])], [("y", TensorProto.INT64, ["n", 2])])
+    write(path, nodes, [("x", TensorProto.FLOAT, [64, 50])], [("y", TensorProto.INT64, ["n", 2])])
 
 
 def boxes(path):
