@@ -28,7 +28,7 @@ COMMAND = os.environ.get("WEFT_COMMAND", "weft")
 # except `kernels`, which is not kept.
 SUBJECT = ("model", "network", "decoder", "batch", "sizes", "fixed", "precision", "past", "room", "mode", "gemm", "type", "operator",
            "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")
-PYTORCH = ("eager_ms", "graph_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")
+PYTORCH = ("eager_ms", "graph_ms", "compile_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")
 TOLERANCE = {"f32": 1e-4, "f16": 3e-2, "bf16": 1e-1}
 
 
@@ -37,7 +37,7 @@ def tell(what, row, path):
     of = {key: value for key, value in row.items() if key in SUBJECT}
     torch = {key.removeprefix("torch_"): value for key, value in row.items() if key in PYTORCH}
     values = {key: value for key, value in row.items() if key not in (*SUBJECT, *PYTORCH, "kernels")}
-    machine.tell(machine.result(what, of, values, {"pytorch": torch} if torch else None, machine=machine.gpu()), path)
+    machine.tell(machine.result(what, of, values, {"pytorch": torch} if torch else None, machine=machine.of_device(row.get("device", "gpu"))), path)
 
 
 def expected(path, feeds):

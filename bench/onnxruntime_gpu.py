@@ -9,70 +9,23 @@ Needs onnxruntime 1.25 or newer, torch (for device memory) and a CUDA GPU; WEFT_
 """
 
 import argparse
-import ctypes
 import statistics
 import sys
 import time
-from ctypes import c_double, c_int32, c_size_t, c_void_p
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import onnxruntime_ep_weft
-import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 import fill
 import machine
 from gpu import distance, expected
-from weft_library import DTYPES, Program
+from weft_library import OnDevice, Program
 
 NVIDIA = 0x10DE
 PLACE = ("gpu", 0, NVIDIA)
-
-
-class Buffer(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("bytes", c_size_t)]
-
-
-class RunOptions(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_size_t), ("outputs", ctypes.POINTER(Buffer)), ("output_count", c_size_t),
-        ("deadline_seconds", c_double), ("allocate", c_void_p), ("allocate_user", c_void_p), ("stop", c_void_p),
-        ("stop_user", c_void_p), ("executor", c_void_p), ("on_device", c_int32), ("stream", c_void_p),
-    ]
-
-
-class Alone:
-    """A program that runs on device memory, as an application would use it."""
-
-    def __init__(self, path, precision, feeds, results):
-        self.program = Program(path, 0, precision, {}, "gpu")
-        arrays = [np.ascontiguousarray(feeds[name]) for name in self.program.input_names]
-        self.memory = [torch.from_numpy(a).cuda() for a in [*arrays, *map(np.ascontiguousarray, results)]]
-        inputs = [self.tensor(a, t) for a, t in zip(arrays, self.memory)]
-        buffers = [Buffer(t.data_ptr(), t.nbytes) for t in self.memory[len(arrays) :]]
-        self.inputs, self.count = (c_void_p * len(inputs))(*inputs), len(inputs)
-        self.results = (c_void_p * len(buffers))()
-        self.options = RunOptions(
-            struct_size=ctypes.sizeof(RunOptions), outputs=(Buffer * len(buffers))(*buffers), output_count=len(buffers),
-            on_device=1,
-        )
-
-    def tensor(self, array, memory):
-        dims, tensor = (ctypes.c_int64 * array.ndim)(*array.shape), c_void_p()
-        self.program.call(
-            "tensor_wrap", c_int32(DTYPES[array.dtype]), dims, c_size_t(array.ndim), c_void_p(memory.data_ptr()),
-            c_size_t(array.nbytes), None, None, ctypes.byref(tensor),
-        )
-        return tensor
-
-    def run(self):
-        program = self.program
-        program.call("run", program.context, self.inputs, c_size_t(self.count), self.results, c_size_t(len(self.results)),
-                     ctypes.byref(self.options))
-        for result in self.results:
-            program.library.weft_tensor_free(c_void_p(result))
 
 
 def session_of(path, precision):
@@ -104,7 +57,7 @@ def one_case(model, precision, rounds):
     results = expected(path, feeds)
     session = session_of(path, precision)
     binding, outputs = bound(session, feeds, results)
-    alone = Alone(path, precision, feeds, results)
+    alone = OnDevice(Program(path, 0, precision, {}, "gpu"), feeds, results)
     ways = [lambda: session.run_with_iobinding(binding), alone.run, lambda: session.run(None, feeds)]
     for way in ways:
         microseconds(way, 0.1)

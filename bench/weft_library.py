@@ -3,7 +3,7 @@
 
 import ctypes
 import os
-from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +78,18 @@ def open_library():
     return library
 
 
+class Buffer(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("bytes", c_size_t)]
+
+
+class RunOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t), ("outputs", POINTER(Buffer)), ("output_count", c_size_t),
+        ("deadline_seconds", c_double), ("allocate", c_void_p), ("allocate_user", c_void_p), ("stop", c_void_p),
+        ("stop_user", c_void_p), ("executor", c_void_p), ("on_device", c_int32), ("stream", c_void_p),
+    ]
+
+
 class Program:
     """A model compiled for a device, with one context. Outputs are views of memory that the next run overwrites."""
 
@@ -120,20 +132,24 @@ class Program:
         self.call("tensor_wrap", dtype, dims, c_size_t(array.ndim), data, size, None, None, byref(tensor))
         return tensor
 
-    def view(self, tensor):
+    def layout(self, tensor):
+        """Returns the sizes and the type of a tensor."""
         rank = self.library.weft_tensor_rank(tensor)
         dims = (c_int64 * rank).from_address(self.library.weft_tensor_dims(tensor)) if rank else []
-        dtype = NUMPY[self.library.weft_tensor_dtype(tensor)]
+        return tuple(dims), NUMPY[self.library.weft_tensor_dtype(tensor)]
+
+    def view(self, tensor):
+        dims, dtype = self.layout(tensor)
         size = int(np.prod(dims)) * dtype.itemsize
         if size == 0:
-            return np.empty(tuple(dims), dtype)
+            return np.empty(dims, dtype)
         bytes_of = (ctypes.c_uint8 * size).from_address(self.library.weft_tensor_data(tensor))
-        return np.frombuffer(bytes_of, dtype).reshape(tuple(dims))
+        return np.frombuffer(bytes_of, dtype).reshape(dims)
 
     def run(self, feeds):
         for tensor in self.outputs:
             self.library.weft_tensor_free(tensor)
-        arrays = [np.ascontiguousarray(feeds[name]) for name in self.input_names]
+        arrays = [np.asarray(feeds[name], order="C") for name in self.input_names]
         inputs = [self.wrap(array) for array in arrays]
         count = len(self.output_names)
         results = (c_void_p * count)()
@@ -150,3 +166,53 @@ class Program:
             self.library.weft_tensor_free(tensor)
         self.outputs = [c_void_p(result) for result in results]
         return {name: self.view(tensor) for name, tensor in zip(self.output_names, self.outputs)}
+
+
+class OnDevice:
+    """Runs a program for a GPU on device memory, which torch allocates. The outputs get twice the memory of `results`,
+    arrays of their types."""
+
+    def __init__(self, program, feeds, results):
+        import torch
+
+        self.program = program
+        arrays = [np.asarray(feeds[name], order="C") for name in program.input_names]
+        self.memory = [torch.from_numpy(a).cuda() for a in arrays]
+        self.outputs = [torch.zeros(2 * r.nbytes + 1024, dtype=torch.uint8, device="cuda") for r in results]
+        inputs = [self.tensor(a, t) for a, t in zip(arrays, self.memory)]
+        buffers = [Buffer(t.data_ptr(), t.nbytes) for t in self.outputs]
+        self.inputs, self.count = (c_void_p * len(inputs))(*inputs), len(inputs)
+        self.results = (c_void_p * len(buffers))()
+        self.options = RunOptions(
+            struct_size=ctypes.sizeof(RunOptions), outputs=(Buffer * len(buffers))(*buffers), output_count=len(buffers),
+            on_device=1,
+        )
+
+    def tensor(self, array, memory):
+        dims, tensor = (c_int64 * array.ndim)(*array.shape), c_void_p()
+        self.program.call(
+            "tensor_wrap", c_int32(DTYPES[array.dtype]), dims, c_size_t(array.ndim), c_void_p(memory.data_ptr()),
+            c_size_t(array.nbytes), None, None, byref(tensor),
+        )
+        return tensor
+
+    def run(self, after=lambda tensor, memory: None):
+        """Runs the program, and calls `after` with each output tensor and the memory that it is in."""
+        program = self.program
+        program.call("run", program.context, self.inputs, c_size_t(self.count), self.results, c_size_t(len(self.results)),
+                     byref(self.options))
+        for result, memory in zip(self.results, self.outputs):
+            after(c_void_p(result), memory)
+            program.library.weft_tensor_free(c_void_p(result))
+
+    def answer(self):
+        """Runs the program and returns copies of its outputs."""
+        found = []
+
+        def keep(tensor, memory):
+            dims, dtype = self.program.layout(tensor)
+            size = int(np.prod(dims)) * dtype.itemsize
+            found.append(memory[:size].cpu().numpy().view(dtype).reshape(dims))
+
+        self.run(keep)
+        return found

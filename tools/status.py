@@ -291,7 +291,7 @@ def operators(rows, page):
 
 
 def fastest(torch):
-    modes = {"eager_ms": "eager", "graph_ms": "CUDA graph", "compile_graph_ms": "compile + CUDA graph"}
+    modes = {"eager_ms": "eager", "graph_ms": "CUDA graph", "compile_ms": "compile", "compile_graph_ms": "compile + CUDA graph"}
     time, mode = min((torch[key], mode) for key, mode in modes.items() if key in torch)
     return time, mode
 
@@ -313,6 +313,23 @@ def gpu_table(rows, page):
         mode += ", max-autotune" * ("mode" in row["of"]) + " (compile fails)" * ("failure" in row["peers"]["pytorch"])
         lines.append([row["of"]["network"], row["of"]["batch"], number(row["values"]["ms"]), number(time), ratio(gpu_ratio(row)), mode])
     return table(["model, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"], lines) + sources(rows, page)
+
+
+def gpu_control(rows, page):
+    """Returns a table of the networks whose work depends on their data: times, and how far the answers are apart."""
+    rows = [row for row in rows if row["what"] == "network with control flow" and row["of"]["device"] != "cpu"]
+    rows = list(best(rows, lambda row: json.dumps(row["of"])).values())
+    if not rows:
+        return "\n\nNot measured yet: `python bench/gpu_control.py --out FILE`.\n\n"
+    lines = []
+    for row in rows:
+        values, of = row["values"], row["of"]
+        time, mode = fastest(row["peers"]["pytorch"])
+        apart = error(values["error"]) if "tokens" not in values and "boxes" not in values else f"{values['error']:.1%}"
+        lines.append([of["network"], sizes(of), of["precision"], number(values["ms"]), number(time), ratio(gpu_ratio(row)), mode, apart])
+    head = ["network", "sizes", "precision", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode", "difference from the CPU's answer"]
+    short = in_short([gpu_ratio(row) for row in rows], "PyTorch's fastest mode")
+    return f"\n\nIn short: {short}.\n" + table(head, lines) + sources(rows, page)
 
 
 def in_short(values, peer):
@@ -706,7 +723,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_bf16, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels, gpu_blocks,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, gpu_control, zoo_gpu, zoo_cpu, zoo_bf16, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels, gpu_blocks,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, wheels, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 

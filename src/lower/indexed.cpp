@@ -29,17 +29,20 @@ std::string element(KernelBuilder& kernel, const View& view, bool written, size_
   return text + "]";
 }
 
-/// Opens a loop over all lines along `axis` of a tensor of sizes `dims`, and inside a loop over a line's elements.
-void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dims, size_t axis) {
+/// Opens a loop over all lines along `axis` of a tensor of sizes `dims`, and inside a loop over a line's elements. A GPU
+/// takes the elements of a line in parallel unless they are `ordered`.
+void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dims, size_t axis, bool ordered) {
   Dims others = dims;
-  others[axis] = 1;
+  bool parallel = lowering.on_gpu() && !ordered;
+  if (!parallel) others[axis] = 1;
   std::string lines = kernel.size(product(others)), n = kernel.size(dims[axis]);
   kernel.line("for_lines(WEFT_LAUNCH, ", lines, ", ", n, ", [&](i64 line) WEFT_LAMBDA {");
   for (size_t a = dims.size(); a-- > 0;) {
     std::string size = kernel.size(others[a]);
     kernel.line("  [[maybe_unused]] const i64 c", a, " = line % ", size, "; line /= ", size, ";");
   }
-  kernel.line("  for (i64 at = 0; at < ", n, "; ++at) {");
+  if (parallel) kernel.line("  for (i64 at = c", axis, "; at == c", axis, "; ++at) {");
+  else kernel.line("  for (i64 at = 0; at < ", n, "; ++at) {");
   lowering.set_items(kernel, product(others), cat("tasks::row_tasks(", lines, ", ", n, ")"));
 }
 
@@ -80,7 +83,7 @@ void lower_gather_elements(Lowering& lowering, const Region& region) {
   View x = lowering.view_of(i.inputs[0]), indices = lowering.view_of(i.inputs[1]);
   View y = lowering.new_result({region.anchor, 0});
   KernelBuilder kernel("indexed.h");
-  open_lines(lowering, kernel, y.dims, axis);
+  open_lines(lowering, kernel, y.dims, axis, false);
   kernel.line("  const i64 place = place_of(", kernel.launch_noting_faults(), ", ",
               element(kernel, indices, false, axis, "at"), ", ", kernel.size(x.dims[axis]), ");");
   std::string to = element(kernel, y, true, axis, "at"), from = element(kernel, x, false, axis, "place");
@@ -121,7 +124,8 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }
 
-/// Lowers a scatter of elements. Updates collide only along `axis`, so lines run in parallel, each in order.
+/// Lowers a scatter of elements. Updates collide only along `axis`, so lines run in parallel, each in order unless its
+/// updates are unique.
 void lower_scatter_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ScatterElements>();
@@ -130,7 +134,7 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   View indices = lowering.view_of(i.inputs[1]), updates = lowering.view_of(i.inputs[2]);
   View y = copied_operand(lowering, region);
   KernelBuilder kernel("indexed.h");
-  open_lines(lowering, kernel, indices.dims, axis);
+  open_lines(lowering, kernel, indices.dims, axis, !op.unique);
   kernel.line("  const i64 place = place_of(", kernel.launch_noting_faults(), ", ",
               element(kernel, indices, false, axis, "at"), ", ", kernel.size(y.dims[axis]), ");");
   kernel.line("  if (place < 0) continue;");
@@ -138,7 +142,8 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   std::string update = element(kernel, updates, false, axis, "at");
   kernel.line("  to = scattered<", fn_text(op.fn), ">(to, ", converted(update, updates.dtype, y.dtype), ");");
   close_lines(kernel);
-  lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
+  lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"),
+                    op.unique ? "element by element" : "lines in parallel, updates in order");
 }
 
 /// Lowers a scatter by coordinates. Any two updates may collide, so each task applies all updates to its own columns.

@@ -39,12 +39,17 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// x with `updates` written, or combined by `fn`, at `indices` along `axis`. Operands: x, indices, updates.
+/// x with `updates` written, or combined by `fn`, at `indices` along `axis`. Operands: x, indices, updates. `unique`: no
+/// two updates meet, so that their order does not matter.
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
   ScatterFn fn = ScatterFn::replace;
-  static auto fields() { return std::tuple{Field{"axis", &ScatterElements::axis}, Field{"fn", &ScatterElements::fn}}; }
+  bool unique = false;
+  static auto fields() {
+    return std::tuple{Field{"axis", &ScatterElements::axis}, Field{"fn", &ScatterElements::fn},
+                      Field{"unique", &ScatterElements::unique}};
+  }
   Types infer(Operands in) const;
   std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const ScatterElements&) const = default;

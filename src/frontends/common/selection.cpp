@@ -62,14 +62,15 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off) {
 }
 
 // Stream compaction: writes the index of each true element to the position that equals the number of preceding true
-// elements. The indices of false elements are written to one extra element, which is dropped.
+// elements. The indices of false elements follow them, so that no two have the same position, and are dropped.
 Expr true_places(Expr flags) {
   const Builder& c = *flags.at;
   const Dim size = flags.dims()[0];
   Expr ones = convert(flags, DType::i64);
   Dim count = c.sizes_or_bound(reduce(ReduceFn::sum, ones, {0}), {std::nullopt}, {size})[0];
-  Expr places = select(flags, running(ReduceFn::sum, ones, 0) - 1.0, scalar(c, count));
-  return slice(scatter_elements(zeros(c, count + 1), places, iota(c, size), 0), 0, 0, count);
+  Expr index = iota(c, size), before = running(ReduceFn::sum, ones, 0) - ones;
+  Expr places = select(flags, before, scalar(c, count) + index - before);
+  return slice({&c, c.emit(ScatterElements{.unique = true}, {zeros(c, size), places, index})}, 0, 0, count);
 }
 
 Expr nonzero(Expr x) {
