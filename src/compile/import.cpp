@@ -3,6 +3,7 @@
 #include "frontends/onnx/import/import.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/kept_file.h"
@@ -24,6 +25,24 @@ static const onnx::ValueInfo& find_input(const std::string& name, const onnx::Gr
                .code = "E310",
                .what = cat(given, " given for '", printable(name), "', which is not an input"),
                .hint = cat("the inputs are ", names)});
+}
+
+/// Refuses a value for a size that the program does not have: the caller would take the model for bound to it.
+static void check_symbols(const Program& program, const CompileOptions& options) {
+  for (const auto& [name, size] : options.symbols) {
+    if (program.symbols().contains(name)) continue;
+    std::set<std::string> names;
+    for (Value input : program.main().parameters()) {
+      for (const Dim& dim : input.type().shape.dims)
+        dim.visit_symbols([&](const Symbol& symbol) { names.insert(symbol.name); });
+    }
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat("a value is given for size '", printable(name), "', which the model does not have"),
+                 .hint = names.empty()
+                             ? "the sizes of its inputs are fixed"
+                             : cat("the open sizes of its inputs are ", std::vector(names.begin(), names.end()))});
+  }
 }
 
 /// Adds one input's request to the importer's options. Bounds of a named size hold wherever the name occurs.
@@ -80,7 +99,9 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
   wanted.constants = options.constants;
   for (const auto& [name, numbers] : options.constant_numbers)
     wanted.constants.insert_or_assign(name, input_constant(find_input(name, model.graph, "a value is"), numbers));
-  return onnx::import_model(model, wanted);
+  auto program = onnx::import_model(model, wanted);
+  check_symbols(*program, options);
+  return program;
 }
 
 namespace {
@@ -182,10 +203,9 @@ void refuse_choices(const CompileOptions& options, const std::string& source, bo
            "TensorFlow's graphs"});
 }
 
-}  // namespace
-
-std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
-                                      std::vector<NodeSupport>* nodes) {
+/// Imports the file if it is of another format than ONNX; else returns null.
+std::unique_ptr<Program> import_by_format(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
+                                          std::vector<NodeSupport>* nodes) {
   const std::string& source = place.source;
   if (tensorflow::is_saved_model(file)) {
     return import_graph(tensorflow::read_saved_model(file, place.folder, source, options.tag, options.signature),
@@ -197,6 +217,15 @@ std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place
   if (torch::is_exported_program(file)) return import_exported(file, source, options, nodes);
   if (is_lite) return import_lite(file, source, options, nodes);
   return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
+                                      std::vector<NodeSupport>* nodes) {
+  auto program = import_by_format(file, place, options, nodes);
+  if (program) check_symbols(*program, options);
+  return program;
 }
 
 std::filesystem::path model_file(const std::filesystem::path& path) {

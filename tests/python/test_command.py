@@ -91,6 +91,7 @@ ERRORS = [
     (["run", MODEL, "-i", ROOT / "LICENSE"], 2, "E212"),
     (["run", MODEL, "-o", "nope=x.npy"], 2, "no output 'nope'"),
     (["run", MODEL, "--symbol", "batch=0", "--shape", "image=3..2,1,8,8"], 2, "E203"),
+    (["run", MODEL, "--symbol", "bach=3"], 2, "E310"),
     (["train"], 2, "no verb 'train'"),
     (["tune"], 2, "nothing to do"),
     (["explain", "E999"], 2, "there is no error E999"),

@@ -262,7 +262,7 @@ class Merger {
     PlanStep all;
     std::map<std::string, std::string> parts;  // key: the code of a part; value: the part's name
     std::vector<StepId> members = group.members();
-    bool is_one_block = group.stages.size() > 1, notes_faults = false;
+    bool is_one_block = group.stages.size() > 1, has_constants = takes_constants(members), notes_faults = false;
     int64_t most = 1;  // blocks of the largest stage
     for (const LaunchGroup::Stage& stage : group.stages) most = std::max(most, most_blocks(stage.members));
     int threads = tasks::block_threads * static_cast<int>(is_one_block ? most : 1);
@@ -274,11 +274,12 @@ class Merger {
       for (StepId m : stage.members) {
         const PlanStep& step = plan_.steps[m];
         const PlanKernel& kernel = kernel_of(step);
-        std::string part = with_known_sizes(kernel, step);
+        std::string part = has_constants ? with_known_sizes(kernel, step) : kernel.code;
         auto [entry, is_new] = parts.try_emplace(part, cat(kernel.name, "_", parts.size()));
         if (is_new) code += as_part(part, head(kernel, step), entry->second);
         const Dim& blocks = launch_of(step).blocks;
-        std::string size = blocks.is_constant() ? cat(blocks.value()) : cat("WEFT_SIZE(", member, ")");
+        bool is_number = has_constants && blocks.is_constant();
+        std::string size = is_number ? cat(blocks.value()) : cat("WEFT_SIZE(", member, ")");
         calls += cat("    if (block >= 0 && block < ", size, ") ", entry->second, "(launch_part<", tasks::block_threads,
                      ">(weft_launch, ", buffers, ", ", sizes, ", block, ", size, "));\n    block -= ", size, ";\n");
         buffers += step.buffers.size(), sizes += step.sizes.size(), ++member;
@@ -304,6 +305,20 @@ class Merger {
     all.reason = cat(first_of(group).reason, is_one_block ? "; one thread block for " : "; one launch for ",
                      members.size(), " kernels");
     return all;
+  }
+
+  /// True for the first few launches of the same kernels with different sizes, which then are constants. More would take
+  /// long to compile.
+  bool takes_constants(const std::vector<StepId>& members) {
+    constexpr size_t most_versions = 4;
+    std::string kernels, sizes;
+    for (StepId m : members) {
+      kernels += cat(kernel_of(plan_.steps[m]).name, " ");
+      sizes += cat(launch_of(plan_.steps[m]).blocks, ":");
+      for (SizeId size : plan_.steps[m].sizes) sizes += cat(size, ",");
+    }
+    std::set<std::string>& seen = versions_[kernels];
+    return seen.contains(sizes) || (seen.size() < most_versions && seen.insert(sizes).second);
   }
 
   /// Returns the code of a step's kernel with known sizes as constants. Such a kernel has far fewer instructions and no
@@ -366,7 +381,8 @@ class Merger {
 
   Plan& plan_;
   std::vector<LaunchGroup> groups_;
-  size_t first_ = 0;          // first group of the basic block
+  size_t first_ = 0;                                       // first group of the basic block
+  std::map<std::string, std::set<std::string>> versions_;  // see takes_constants
   std::set<StepId> targets_;  // targets of branches and jumps, and StepId() for other steps
 };
 
