@@ -50,10 +50,10 @@ std::string taps_text(KernelBuilder& kernel, const Window& window) {
   return product_text(kernel, "i64(1)", window.kernel);
 }
 
-void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& w, const Dim& channels) {
+void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& w, const Dim& channels,
+                    int gpu_lanes) {
   constexpr int threads = tasks::block_threads;
-  if (lowering.on_gpu())
-    return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, tasks::gpu_lanes), threads), threads);
+  if (lowering.on_gpu()) return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, gpu_lanes), threads), threads);
   kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
                        kernel.number(channels), ", ", taps_text(kernel, w), ")"));
 }
