@@ -109,6 +109,18 @@ TEST_CASE("kernel loops: pointwise over every rank") {
   check_rank<6>();
 }
 
+TEST_CASE("kernel loops: division bit by bit") {
+  const i64 numbers[] = {0, 1, 2, 7, 4'294'967'295, 4'294'967'296, 1'000'000'000'007, INT64_MAX - 1, INT64_MAX};
+  for (i64 a : numbers) {
+    for (i64 b : numbers) {
+      if (b == 0) continue;
+      const k::Division d = k::divide_bitwise(weft::u64(a), weft::u64(b));
+      CHECK(d.quotient == a / b);
+      CHECK(d.rest == a % b);
+    }
+  }
+}
+
 namespace {
 
 template <class T>
