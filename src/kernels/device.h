@@ -69,13 +69,27 @@ WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
-/// a / b and the remainder, for a >= 0 and b > 0. Divides in 32 bits if possible: 64-bit division is slow on GPUs.
+/// a / b and the remainder, for a >= 0 and b > 0. Divides in 32 bits if possible: 64-bit division is slow on GPUs. There
+/// the rare large numbers are divided bit by bit, because the kernel is large with the compiler's division in 64 bits,
+/// and with its call ptxas keeps so few registers that it spills.
 struct Division {
   i64 quotient, rest;
 };
+WEFT_INLINE Division divide_bitwise(u64 a, u64 b) {
+  u64 rest = 0;
+  WEFT_NO_UNROLL for (int i = 0; i < 64; ++i) {
+    rest = rest << 1 | a >> 63, a <<= 1;
+    if (rest >= b) rest -= b, a |= 1;
+  }
+  return {i64(a), i64(rest)};
+}
 WEFT_INLINE Division divide_index(i64 a, i64 b) {
   if (u64(a | b) >> 32 == 0) return {i64(u32(a) / u32(b)), i64(u32(a) % u32(b))};
+#ifdef WEFT_GPU
+  return divide_bitwise(u64(a), u64(b));
+#else
   return {a / b, a % b};
+#endif
 }
 
 /// Records a fault if it is the first of a launch.

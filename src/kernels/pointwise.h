@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Elementwise loops over a space of 1 to 6 run-time sizes, vectorised along the last one, and the strided accessors
-/// that such loops read and write through (views cost nothing: they are strides).
+/// Elementwise loops over a space of 1 to 6 run-time sizes, vectorised along the last one (views cost nothing: they are
+/// strides).
 ///
-///     Strided<const f32, 2> x = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);  // buffer 0, strides at sizes[2..3]
-///     auto y = strided<f32, 2>(WEFT_LAUNCH, 1, 4);
-///     pointwise<16>(WEFT_LAUNCH, space<2>(WEFT_LAUNCH, 0), [&](const Coords<2>& at, auto lanes) WEFT_LAMBDA {
-///       y.store(at, maximum(x.load<16>(at, lanes), constant<Vec<f32, 16>>(0)), lanes);
+///     pointwise<16>(WEFT_LAUNCH, Space<2>{{rows, cols}}, [&](const Coords<2>& at, auto lanes) WEFT_LAMBDA {
+///       const auto x = load<16>(a + at[0] * stride + at[1], lanes);
+///       store(y + at[0] * cols + at[1], maximum(x, constant<Vec<f32, 16>>(0)), lanes);
 ///     });
 
 #include "math.h"
@@ -25,65 +24,6 @@ template <int Rank>
 struct Space {
   i64 size[Rank];
 };
-/// Returns the sizes that the host wrote at sizes[first .. first + Rank).
-template <int Rank, class L>
-WEFT_INLINE Space<Rank> space(const L& launch, int first) {
-  Space<Rank> s;
-  WEFT_UNROLL for (int i = 0; i < Rank; i++) s.size[i] = size_at(launch, first + i);
-  return s;
-}
-
-/// The distance of neighbours along the last dimension: 1, 0 (all the same element), or a stride.
-enum class Along { contiguous, uniform, strided };
-
-/// A tensor seen through strides, in elements; stride[Rank - 1] is used only for Along::strided.
-template <class T, int Rank, Along along = Along::contiguous>
-struct Strided {
-  using elem = remove_const<T>;
-  Global<T> base;
-  i64 stride[Rank];
-
-  WEFT_INLINE Global<T> row(const Coords<Rank>& at) const {
-    i64 offset = 0;
-    WEFT_UNROLL for (int i = 0; i < Rank - 1; i++) offset += at[i] * stride[i];
-    return base + offset;
-  }
-  template <int N, class Lanes>
-  WEFT_INLINE Vec<elem, N> load(const Coords<Rank>& at, Lanes lanes) const {
-    const i64 last = at[Rank - 1];
-    if constexpr (along == Along::uniform) {
-      return splat<elem, N>(kernel::load<1>(row(at), Full{}));
-    } else if constexpr (along == Along::contiguous) {
-      return kernel::load<N>(row(at) + last, lanes);
-    } else {
-      Global<T> from = row(at) + last * stride[Rank - 1];
-      Vec<elem, N> v{};
-      WEFT_UNROLL for (int i = 0; i < N; i++) {
-        if (i < valid_lanes(lanes, N)) set_lane(v, i, kernel::load<1>(from + i * stride[Rank - 1], Full{}));
-      }
-      return v;
-    }
-  }
-  /// Stores a vector at a point. Does not compile for Along::uniform, because many lanes would write one element.
-  template <class V, class Lanes>
-  WEFT_INLINE void store(const Coords<Rank>& at, V v, Lanes lanes) const {
-    static_assert(along != Along::uniform, "no element for each lane");
-    constexpr int N = lanes_of<V>;
-    const i64 last = at[Rank - 1];
-    if constexpr (along == Along::contiguous) return kernel::store(row(at) + last, v, lanes);
-    Global<T> to = row(at) + last * stride[Rank - 1];
-    WEFT_UNROLL for (int i = 0; i < N; i++) {
-      if (i < valid_lanes(lanes, N)) kernel::store(to + i * stride[Rank - 1], lane(v, i), Full{});
-    }
-  }
-};
-/// Returns buffer `index` with the strides at sizes[first .. first + Rank).
-template <class T, int Rank, Along along = Along::contiguous, class L>
-WEFT_INLINE Strided<T, Rank, along> strided(const L& launch, int index, int first) {
-  Strided<T, Rank, along> s{buffer<T>(launch, index), {}};
-  WEFT_UNROLL for (int i = 0; i < Rank; i++) s.stride[i] = size_at(launch, first + i);
-  return s;
-}
 
 template <int Rank>
 WEFT_INLINE i64 row_count(const Space<Rank>& s) {

@@ -131,8 +131,9 @@ struct TapRange {
 };
 WEFT_INLINE TapRange valid_taps(const ConvSizes& s, int d, i64 first) {
   const i64 step = s.dilation[d];
-  const i64 begin = first >= 0 ? 0 : step == 1 ? -first : tasks::ceil_div(-first, step);
-  const i64 room = s.in[d] - first, end = room <= 0 ? 0 : step == 1 ? room : tasks::ceil_div(room, step);
+  const i64 begin = first >= 0 ? 0 : step == 1 ? -first : divide_index(step - 1 - first, step).quotient;
+  const i64 room = s.in[d] - first;
+  const i64 end = room <= 0 ? 0 : step == 1 ? room : divide_index(room + step - 1, step).quotient;
   return {least(begin, s.kernel[d]), least(end, s.kernel[d])};
 }
 

@@ -116,14 +116,14 @@ static void turn_short_axis(View& from, View& to, int lanes, bool on_gpu) {
   }
 }
 
-/// Lowers a copy between layouts on CPUs as transposes of square blocks; returns false for other copies.
+/// Lowers a copy between layouts as transposes of square blocks; returns false for other copies.
 static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuilder& kernel) {
   std::vector<Dims> strides{from.strides, to.strides};
   collapse_axes(to.dims, strides);
   from.dims = to.dims, from.strides = strides[0], to.strides = strides[1];
   size_t rank = to.dims.size();
   auto axis = transposed_axis(from, to);
-  if (lowering.on_gpu() || !axis || rank > 6) return false;
+  if (!axis || rank > 6) return false;
   for (Dims* list : {&from.dims, &from.strides, &to.dims, &to.strides}) {
     auto at = list->begin() + static_cast<std::ptrdiff_t>(*axis);
     std::rotate(at, at + 1, list->end() - 1);
@@ -136,11 +136,14 @@ static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuild
   kernel.set_header("transpose.h");
   std::string x = cat(kernel.buffer(from.buffer, from.dtype, false), " + ", kernel.size(from.offset));
   std::string y = cat(kernel.buffer(to.buffer, to.dtype, true), " + ", kernel.size(to.offset));
-  kernel.line("transposed_copy<", lowering.tile().lanes >= 16 ? 16 : 8, ", ", rank, ">(WEFT_LAUNCH, {{",
-              strings(to.dims), "}}, ", x, ", {{", strings(from.strides), "}}, ", y, ", {{", strings(to.strides),
-              "}});");
-  kernel.set_tasks(cat("tasks::transpose_tasks(", kernel.size(size_of(to.dims, 0, rank - 2)), ", ",
-                       kernel.size(to.dims[rank - 2]), ", ", kernel.size(to.dims[rank - 1]), ")"));
+  int lanes = lowering.on_gpu() ? lowering.lanes_for(std::max(bits(from.dtype), bits(to.dtype)))
+                                : (lowering.tile().lanes >= 16 ? 16 : 8);
+  kernel.line("transposed_copy<", lanes, ", ", rank, ">(WEFT_LAUNCH, {{", strings(to.dims), "}}, ", x, ", {{",
+              strings(from.strides), "}}, ", y, ", {{", strings(to.strides), "}});");
+  Dim outer = product({to.dims.begin(), to.dims.end() - 2}), rows = to.dims[rank - 2], cols = to.dims[rank - 1];
+  lowering.set_items(
+      kernel, outer * ceildiv(rows, lanes) * ceildiv(cols, 4 * lanes) * Dim(4),
+      cat("tasks::transpose_tasks(", kernel.size(outer), ", ", kernel.size(rows), ", ", kernel.size(cols), ")"));
   return true;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -30,8 +31,11 @@ std::string acc_text(const Pool& op, DType acc) {
   return cat("lowest<", type, ">()");
 }
 
-/// Returns the expression that combines two elements; for Lp the elements are already raised to the power p.
-const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)" : "a + b"; }
+/// Returns the expression that combines two elements; for Lp the elements are already raised to the power p. A GPU has
+/// an instruction that ignores NaN like pool_max, for two lanes of 16 bits.
+const char* combine_text(PoolFn fn, bool on_gpu) {
+  return fn != PoolFn::max ? "a + b" : on_gpu ? "__builtin_elementwise_max(a, b)" : "pool_max(a, b)";
+}
 
 std::string power_text(const std::string& x, const std::string& type, double exponent) {
   return cat("fn::op_pow(", x, ", splat<", type, ", W>(", type, "(", exponent, ")))");
@@ -56,26 +60,36 @@ struct PoolKernel {
   KernelBuilder kernel{"pool.h"};
   Window window;
   DType acc;
+  int gpu_lanes = tasks::gpu_lanes;
 };
 
 PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
   const auto& op = *i.as<Pool>();
+  View x = lowering.pixel_view_of(i.inputs[0]);
   PoolKernel k{.window = pool_window(i), .acc = compute_type(i.inputs[0].dtype())};
   check_spatial_rank(k.window.in.size(), "pooling");
-  View x = lowering.pixel_view_of(i.inputs[0]);
   k.window.pixel = pixel_stride(x);
-  std::string a = k.kernel.buffer(x.buffer, x.dtype, false);
-  k.kernel.line("constexpr int W = ", op.indices ? "native_lanes" : cat("whole_lanes<", kernel_type(k.acc), ">"), ";");
+  auto is_whole = [&](int lanes) {
+    return k.window.channels_in.is_multiple_of(lanes) && k.window.pixel.is_multiple_of(lanes) &&
+           x.offset.is_multiple_of(lanes);
+  };
+  bool on_gpu = lowering.on_gpu();
+  if (on_gpu && op.fn == PoolFn::max && !op.indices && x.dtype == DType::f16) k.acc = x.dtype;
+  if (int most = lowering.lanes_for(bits(x.dtype)); !op.indices && is_whole(most)) k.gpu_lanes = most;
+  std::string a = k.kernel.buffer(x.buffer, x.dtype, false),
+              cpu_lanes = op.indices ? "native_lanes" : cat("whole_lanes<", kernel_type(k.acc), ">");
+  k.kernel.line("constexpr int W = ", on_gpu ? cat(k.gpu_lanes) : cpu_lanes, ";");
   k.kernel.line("const PoolSizes p{.window = ", window_text(k.kernel, k.window),
                 ", .pad_end = ", triple(k.kernel, op.pads_end, "0"), ", .include_pad = ", op.count_include_pad, "};");
-  k.kernel.line("const auto read = [&](i64 at, auto lanes) WEFT_LAMBDA { return convert<", kernel_type(k.acc),
-                ">(load<W>(", a, " + ", k.kernel.number(x.offset), " + at, lanes)); };");
+  k.kernel.line("const auto read = [&](i64 at, auto lanes) WEFT_LAMBDA { return convert<", kernel_type(k.acc), ">(",
+                on_gpu && is_whole(k.gpu_lanes) ? "load_whole" : "load", "<W>(", a, " + ", k.kernel.number(x.offset),
+                " + at, lanes)); };");
   return k;
 }
 
 void finish_kernel(Lowering& lowering, PoolKernel& k, const std::string& name) {
   const Window& w = k.window;
-  set_pixel_grid(lowering, k.kernel, w, w.channels_in);
+  set_pixel_grid(lowering, k.kernel, w, w.channels_in, k.gpu_lanes);
   PlanStep step = k.kernel.finish(lowering.plan(), name);
   step.flops = w.rows() * w.taps() * w.channels_in;
   lowering.add_step(std::move(step), "windows, vectors along the channels");
@@ -88,7 +102,7 @@ void lower_pool_with_positions(Lowering& lowering, const Region& region) {
   View values = lowering.new_result({region.anchor, 0}), positions = lowering.new_result({region.anchor, 1});
   std::string y = k.kernel.buffer(values.buffer, values.dtype, true),
               at = k.kernel.buffer(positions.buffer, DType::i64, true);
-  k.kernel.line("pool_with_positions<", kernel_type(k.acc), ">(WEFT_LAUNCH, p, read,");
+  k.kernel.line("pool_with_positions<W, ", kernel_type(k.acc), ">(WEFT_LAUNCH, p, read,");
   k.kernel.line("    [&](i64 row, i64 channel, auto v, auto found, auto lanes) WEFT_LAMBDA {");
   k.kernel.line("  store(", y, " + row * ", channels, " + channel, convert<", stored, ">(v), lanes);");
   k.kernel.line("  store(", at, " + row * ", channels, " + channel, found, lanes);");
@@ -106,18 +120,19 @@ void lower_pool(Lowering& lowering, const Region& region) {
   PoolKernel k = begin_kernel(lowering, i);
   KernelBuilder& kernel = k.kernel;
   std::string type = kernel_type(k.acc);
-  kernel.line("pool(WEFT_LAUNCH, p, ", acc_text(op, k.acc), ",");
+  kernel.line("pool<W>(WEFT_LAUNCH, p, ", acc_text(op, k.acc), ",");
   kernel.line("    [&](i64 at, auto lanes) WEFT_LAMBDA { const auto x = read(at, lanes); return ",
               element_text(op, type), "; },");
-  kernel.line("    [](auto a, auto b) WEFT_LAMBDA { return ", combine_text(op.fn), "; },");
+  kernel.line("    [](auto a, auto b) WEFT_LAMBDA { return ", combine_text(op.fn, lowering.on_gpu()), "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto sum, [[maybe_unused]] i64 count, auto "
       "lanes) WEFT_LAMBDA {");
-  kernel.line("  const auto acc = ", result_text(op, type), ";");
+  DType computed = compute_type(i.inputs[0].dtype());
+  kernel.line("  const auto acc = convert<", kernel_type(computed), ">(", result_text(op, type), ");");
   size_t rank = region.dims.size();
   lowering.emit_epilogue(kernel, region,
                          {.dims = region.dims, .group_begin = {0, rank - 1}, .coordinates = {"row", "channel"}}, "acc",
-                         k.acc);
+                         computed);
   kernel.line("});");
   finish_kernel(lowering, k, cat("pool_", enum_name(op.fn)));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/window.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "lower/lowering.h"
 
@@ -29,12 +31,14 @@ std::string triple(KernelBuilder& kernel, const Dims& sizes, const char* fill) {
 }
 
 std::string window_text(KernelBuilder& kernel, const Window& w) {
+  bool is_dense = std::ranges::all_of(w.dilation, [](const Dim& dim) { return known_equal(dim, 1); });
   return cat("{.batch = ", kernel.number(w.batch), ", .groups = ", kernel.size(w.groups),
              ", .channels_in = ", kernel.number(w.channels_in), ", .channels_out = ", kernel.number(w.channels_out),
              ", .in = ", triple(kernel, w.in), ", .out = ", triple(kernel, w.out),
              ", .kernel = ", triple(kernel, w.kernel), ", .stride = ", triple(kernel, w.stride),
-             ", .dilation = ", triple(kernel, w.dilation), ", .pad = ", triple(kernel, w.pad, "0"),
-             ", .pixel = ", kernel.number(w.pixel), ", .transposed = ", w.transposed, "}");
+             ", .dilation = ", is_dense ? "{1, 1, 1}" : triple(kernel, w.dilation),
+             ", .pad = ", triple(kernel, w.pad, "0"), ", .pixel = ", kernel.number(w.pixel),
+             ", .transposed = ", w.transposed, "}");
 }
 
 static std::string product_text(KernelBuilder& kernel, std::string text, const Dims& sizes) {
@@ -50,10 +54,10 @@ std::string taps_text(KernelBuilder& kernel, const Window& window) {
   return product_text(kernel, "i64(1)", window.kernel);
 }
 
-void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& w, const Dim& channels) {
+void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& w, const Dim& channels,
+                    int gpu_lanes) {
   constexpr int threads = tasks::block_threads;
-  if (lowering.on_gpu())
-    return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, tasks::gpu_lanes), threads), threads);
+  if (lowering.on_gpu()) return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, gpu_lanes), threads), threads);
   kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
                        kernel.number(channels), ", ", taps_text(kernel, w), ")"));
 }

@@ -33,6 +33,7 @@ std::string window_text(KernelBuilder& kernel, const Window& window);
 std::string rows_text(KernelBuilder& kernel, const Window& window);
 std::string taps_text(KernelBuilder& kernel, const Window& window);
 /// Sets the launch of a kernel that uses for_pixels (kernels/window.h).
-void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& window, const Dim& channels);
+void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& window, const Dim& channels,
+                    int gpu_lanes = tasks::gpu_lanes);
 
 }  // namespace weft

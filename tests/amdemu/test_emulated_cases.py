@@ -104,3 +104,17 @@ def test_open_channels(precision, tmp_path):
         sizes = [word for at in (f"n={batch}", "c=3", "h=6") for word in ("--at", at)]
         done = emulated.run("gfx1100", "weft", "verify", tmp_path / "channels.onnx", "--device", "amd:0", "--precision", precision, *sizes)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("channels", [16, 12, 5])
+def test_pools_of_a_concatenation(channels, tmp_path):
+    """Pools read and write neighbouring channels of one buffer: in whole vectors of 8 or 4, or channel by channel."""
+    text = f"""<ir_version: 9, opset_import: ["" : 19]>
+    pools (float[n, 3, 6, 5] x, float[{channels}, 3, 1, 1] w, float[4, {4 * channels}, 1, 1] v) => (float[n, 4, 6, 5] y)
+    {{ a = Conv (x, w)  b = MaxPool <kernel_shape = [5, 5], pads = [2, 2, 2, 2]> (a)
+       c = MaxPool <kernel_shape = [5, 5], pads = [2, 2, 2, 2]> (b)  d = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (c)
+       e = Concat <axis = 1> (a, b, c, d)  y = Conv (e, v) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "pools.onnx")
+    for chip, precision in ("gfx1100", "f16"), ("gfx942", "f32"):
+        done = emulated.run(chip, "weft", "verify", tmp_path / "pools.onnx", "--device", "amd:0", "--precision", precision, "--at", "n=2")
+        assert done.returncode == 0, done.stdout + done.stderr

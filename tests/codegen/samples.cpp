@@ -19,15 +19,18 @@ using V = Vec<f32, lanes>;
 // y[i, j] = gelu(a[i, j] * s[j] + b[i]) + t[j, i], with contiguous, broadcast, uniform and strided reads. sizes: rows,
 // cols, then two strides for each buffer.
 WEFT_KERNEL(sample_pointwise, 5, 256) {
-  const auto a = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);
-  const auto s = strided<const f16, 2>(WEFT_LAUNCH, 1, 4);
-  const auto b = strided<const bf16, 2, Along::uniform>(WEFT_LAUNCH, 2, 6);
-  const auto t = strided<const f32, 2, Along::strided>(WEFT_LAUNCH, 3, 8);
-  const auto y = strided<f32, 2>(WEFT_LAUNCH, 4, 10);
-  pointwise<lanes>(WEFT_LAUNCH, space<2>(WEFT_LAUNCH, 0), [&](const Coords<2>& at, auto n) WEFT_LAMBDA {
-    const V x = a.load<lanes>(at, n) * convert<f32>(s.load<lanes>(at, n)) + convert<f32>(b.load<lanes>(at, n));
+  const auto a = WEFT_BUFFER(const f32, 0);
+  const auto s = WEFT_BUFFER(const f16, 1);
+  const auto b = WEFT_BUFFER(const bf16, 2);
+  const auto t = WEFT_BUFFER(const f32, 3);
+  const auto y = WEFT_BUFFER(f32, 4);
+  pointwise<lanes>(WEFT_LAUNCH, Space<2>{{WEFT_SIZE(0), WEFT_SIZE(1)}}, [&](const Coords<2>& at, auto n) WEFT_LAMBDA {
+    const auto row = [&](int buffer) WEFT_LAMBDA { return at[0] * WEFT_SIZE(2 + 2 * buffer); };
+    const V x = load<lanes>(a + row(0) + at[1], n) * convert<f32>(load<lanes>(s + row(1) + at[1], n)) +
+                convert<f32>(load_uniform<lanes>(b + row(2)));
     const V gelu = x * 0.5f * (1.0f + erf(x * 0.70710678f));
-    y.store(at, gelu + t.load<lanes>(at, n), n);
+    const i64 step = WEFT_SIZE(9);
+    store(y + row(4) + at[1], gelu + load_strided<lanes>(t + row(3) + at[1] * step, step, n), n);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/fused.h"
 #include "kernels/pointwise.h"
 #include "kernels/reduce.h"
 
@@ -31,14 +32,26 @@ void run_in_pieces(i64 tasks, i64 scratch_bytes, const Body& body) {
   }
 }
 
+/// A tensor seen through strides, in elements.
+template <class T, int Rank>
+struct Strided {
+  T* base;
+  i64 stride[Rank];
+
+  T* at(const k::Coords<Rank>& c) const {
+    T* place = base;
+    for (int i = 0; i < Rank; i++) place += c[i] * stride[i];
+    return place;
+  }
+};
+
 /// Checks y = x + z over a space; x has permuted strides, and z is broadcast along every second dimension.
-template <int Rank, k::Along along>
+template <int Rank>
 void check_pointwise(const k::Space<Rank>& s, int rotate) {
   i64 count = 1, step = 1;
   for (i64 n : s.size) count *= n;
-  k::Strided<const float, Rank, along> x{};
-  k::Strided<const float, Rank> z{};
-  k::Strided<float, Rank> y{};
+  Strided<const float, Rank> x{}, z{};
+  Strided<float, Rank> y{};
   for (int i = 0; i < Rank; i++) {  // x has its strides in another order of dimensions
     const int dim = (i + rotate) % Rank;
     x.stride[dim] = step, step *= s.size[dim];
@@ -54,7 +67,8 @@ void check_pointwise(const k::Space<Rank>& s, int rotate) {
   std::vector<int> visits(count, 0);
   run_in_pieces(weft::tasks::pointwise_tasks(k::row_count(s), s.size[Rank - 1], N), 0, [&](const auto& launch) {
     k::pointwise<N>(launch, s, [&](const k::Coords<Rank>& at, auto lanes) {
-      y.store(at, x.template load<N>(at, lanes) + z.template load<N>(at, lanes), lanes);
+      const auto from = k::load_strided<N>(x.at(at), x.stride[Rank - 1], lanes);
+      k::store(y.at(at), from + k::load<N>(z.at(at), lanes), lanes);
     });
   });
   int wrong = 0;
@@ -80,7 +94,7 @@ void check_rank() {
     if (round == 7) s.size[random() % Rank] = 0;
     if (round == 8) s.size[Rank - 1] = 20011;
     const int rotate = int(random() % Rank);
-    check_pointwise<Rank, k::Along::strided>(s, rotate);
+    check_pointwise<Rank>(s, rotate);
   }
 }
 
@@ -93,6 +107,18 @@ TEST_CASE("kernel loops: pointwise over every rank") {
   check_rank<4>();
   check_rank<5>();
   check_rank<6>();
+}
+
+TEST_CASE("kernel loops: division bit by bit") {
+  const i64 numbers[] = {0, 1, 2, 7, 4'294'967'295, 4'294'967'296, 1'000'000'000'007, INT64_MAX - 1, INT64_MAX};
+  for (i64 a : numbers) {
+    for (i64 b : numbers) {
+      if (b == 0) continue;
+      const k::Division d = k::divide_bitwise(weft::u64(a), weft::u64(b));
+      CHECK(d.quotient == a / b);
+      CHECK(d.rest == a % b);
+    }
+  }
 }
 
 namespace {
@@ -122,14 +148,12 @@ void check_reduce(i64 outer, i64 reduce, i64 inner) {
         [&](i64 o, i64 r, i64 c, auto lanes) { return k::load<N>(x.data() + (o * reduce + r) * inner + c, lanes); },
         [&](i64 o, i64 c, auto v, auto lanes) { k::store(y.data() + o * inner + c, v, lanes); });
   });
-  const k::Strided<const T, 2, k::Along::strided> columns{x.data(), {1, inner}};
   run_in_pieces(weft::tasks::row_tasks(outer * inner, reduce), 0, [&](const auto& launch) {
     k::reduce_rows<Op, T, N>(
         launch, outer * inner, reduce,
         [&](i64 row, i64 c, auto lanes) {
-          auto at = columns;
-          at.base = x.data() + row / inner * reduce * inner + row % inner;
-          return at.template load<N>(k::Coords<2>{{0, c}}, lanes);
+          const T* at = x.data() + row / inner * reduce * inner + row % inner;
+          return k::load_strided<N>(at + c * inner, inner, lanes);
         },
         [&](i64 row, T v) { rows[row] = v; });
   });

@@ -46,8 +46,7 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
   KernelBuilder kernel("pointwise.h");
   std::string count = kernel.size(items), x = kernel.buffer(from.buffer, from.dtype, false),
               y = kernel.buffer(out.buffer, type, true), t = kernel_type(type);
-  std::string offset = kernel.number(from.offset), place = offset, inside, pixel,
-              is_filled = cat(from.dims.back().value(), " > 0");
+  std::string place = kernel.number(from.offset), inside, pixel, is_filled = cat(from.dims.back().value(), " > 0");
   kernel.line("for_items(WEFT_LAUNCH, ", count, ", [&](i64 item) WEFT_LAMBDA {");
   kernel.line("  i64 batch = item", is_large ? cat(" / ", pieces) : "", ";");
   for (size_t a = axes; a-- > 0;) {
@@ -59,24 +58,23 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
     std::string size = kernel.number(from.dims[a + 1]);
     inside += cat(a + 1 < axes ? " && " : "", "u64(at", a, ") < u64(", size, ")");
     is_filled += cat(" && ", size, " > 0");
-    place += cat(" + at", a, " * ", kernel.number(from.strides[a + 1]));
+    place += cat(" + most(least(at", a, ", ", size, " - 1), 0) * ", kernel.number(from.strides[a + 1]));
   }
-  kernel.line(is_large ? cat("  { const int piece = int(item % ", pieces, ");")
-                       : cat("  WEFT_UNROLL for (int piece = 0; piece < ", pieces, "; piece++) {"));
-  kernel.line("    Vec<", t, ", ", lanes, "> v{};");
-  kernel.line("    if (", is_filled, ") WEFT_UNROLL for (int c = 0; c < ", lanes, "; c++) {");
-  kernel.line("      int left = piece * ", lanes, " + c, channel = left % ", channels, ";");
-  kernel.line("      left /= ", channels, ";", pixel);
-  kernel.line("      if (left > 0) continue;");
-  kernel.line("      const bool is_inside = ", inside, ";  // loads have no condition, so that all are in flight");
-  kernel.line("      const i64 place = ", place, " + batch * ", kernel.number(from.strides[0]), " + channel * ",
+  int held = is_large ? 1 : static_cast<int>(pieces);  // vectors of a thread
+  kernel.line("  Vec<", t, ", ", lanes, "> v[", held, "] = {};");
+  kernel.line("  const int first = ", is_large ? cat("int(item % ", pieces, ") * ", lanes) : "0", ";");
+  kernel.line("  if (", is_filled, ") WEFT_UNROLL for (int c = 0; c < ", held * lanes, "; c++) {");
+  kernel.line("    int left = first + c, channel = left % ", channels, ";");
+  kernel.line("    left /= ", channels, ";", pixel);
+  kernel.line("    if (left > 0) continue;");
+  // For a pixel outside, the nearest inside is loaded: no load has a condition, so all are in flight.
+  kernel.line("    const i64 place = ", place, " + batch * ", kernel.number(from.strides[0]), " + channel * ",
               kernel.number(from.strides.back()), ";");
-  kernel.line("      const ", t, " value = convert<", t, ">(", x, "[is_inside ? place : ", offset, "]);");
-  kernel.line("      set_lane(v, c, is_inside ? value : ", t, "(0));");
-  kernel.line("    }");
-  kernel.line("    store_whole(", y, " + item * ", is_large ? lanes : to, is_large ? "" : cat(" + piece * ", lanes),
-              ", v, Full{});");
+  kernel.line("    const ", t, " value = convert<", t, ">(", x, "[place]);");
+  kernel.line("    set_lane(v[c / ", lanes, "], c % ", lanes, ", ", inside, " ? value : ", t, "(0));");
   kernel.line("  }");
+  kernel.line("  WEFT_UNROLL for (int piece = 0; piece < ", held, "; piece++) store_whole(", y, " + (item * ", held,
+              " + piece) * ", lanes, ", v[piece], Full{});");
   kernel.line("});");
   lowering.set_items(kernel, items, "1");
   PlanStep step = kernel.finish(lowering.plan(), cat("pixel_blocks_", type));
