@@ -2,6 +2,7 @@
 #include "passes/channels_last.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "ir/core_ops.h"
@@ -75,6 +76,7 @@ class LayoutChange {
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
     if (const auto* op = i.as<Pool>()) return windowed(i, *op);
     if (Value image = normed_image(i)) return renormed(i, *i.inputs[0].def, image);
+    if (Value image = shuffled_image(i)) return shuffled(i, image);
     if (i.types.size() != 1 || !carries(i)) return {};
     return followed(i);
   }
@@ -94,6 +96,35 @@ class LayoutChange {
     return insert(i, Reshape{.dims = permuted(image.dims())}, {insert(i, norm.op, {rows})});
   }
 
+  /// Returns the rewritten image if i = reshape(transpose(reshape(image))) exchanges groups of channels and the channels
+  /// of a group; else null.
+  Value shuffled_image(const Instruction& i) const {
+    const auto* op = i.is<Reshape>() ? i.inputs[0].def->as<Transpose>() : nullptr;
+    Value groups = op ? i.inputs[0].def->inputs[0] : Value{};
+    if (!groups || !groups.def->is<Reshape>()) return {};
+    Value image = groups.def->inputs[0];
+    const Dims &from = image.dims(), &split = groups.dims();
+    std::vector<int64_t> exchange(split.size());
+    std::iota(exchange.begin(), exchange.end(), int64_t{0});
+    if (split.size() != from.size() + 1 || from.size() < 3 || from != i.types[0].shape.dims) return {};
+    std::swap(exchange[1], exchange[2]);
+    bool splits_channels = split[0] == from[0] && std::equal(from.begin() + 2, from.end(), split.begin() + 3);
+    bool is_last = last_of_.contains(image.def) || is_transposed(image);
+    return op->permutation == exchange && splits_channels && is_last ? image : Value{};
+  }
+  Value shuffled(Instruction& i, Value image) {
+    const Dims& split = i.inputs[0].def->inputs[0].dims();
+    Dims apart = permuted(image.dims());
+    apart.pop_back();
+    apart.insert(apart.end(), {split[1], split[2]});
+    std::vector<int64_t> exchange(apart.size());
+    std::iota(exchange.begin(), exchange.end(), int64_t{0});
+    std::swap(exchange[apart.size() - 2], exchange[apart.size() - 1]);
+    Value groups = insert(i, Reshape{.dims = apart}, {last_form(i, image)});
+    Value exchanged = insert(i, Transpose{.permutation = exchange}, {groups});
+    return insert(i, Reshape{.dims = permuted(image.dims())}, {exchanged});
+  }
+
   template <class T>
   Value windowed(Instruction& i, T op) {
     if (op.layout == Layout::channels_last) return {};
@@ -110,7 +141,8 @@ class LayoutChange {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
     if (is_elementwise(i) || i.is<Concat>()) {
-      return std::ranges::any_of(i.inputs, has) &&
+      bool is_image = i.inputs[0].rank() >= 4 && std::ranges::any_of(i.inputs, is_transposed);
+      return (is_image || std::ranges::any_of(i.inputs, has)) &&
              std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || lies_last(v) || is_small(v); });
     }
     if (i.is<Resize>() && lies_last(i.inputs[0])) return true;
