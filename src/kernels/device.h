@@ -76,12 +76,12 @@ struct Division {
   i64 quotient, rest;
 };
 WEFT_INLINE Division divide_bitwise(u64 a, u64 b) {
-  u64 rest = 0;
-  WEFT_NO_UNROLL for (int i = 0; i < 64; ++i) {
-    rest = rest << 1 | a >> 63, a <<= 1;
-    if (rest >= b) rest -= b, a |= 1;
+  u64 quotient = 0;
+  WEFT_NO_UNROLL for (int i = __builtin_clzll(b); i >= 0; --i) {
+    const bool fits = a >> i >= b;
+    a -= fits ? b << i : 0, quotient = quotient << 1 | fits;
   }
-  return {i64(a), i64(rest)};
+  return {i64(quotient), i64(a)};
 }
 WEFT_INLINE Division divide_index(i64 a, i64 b) {
   if (u64(a | b) >> 32 == 0) return {i64(u32(a) / u32(b)), i64(u32(a) % u32(b))};

@@ -181,7 +181,7 @@ class Merger {
     const PlanKernel& kernel = kernel_of(step);
     bool is_plain = kernel.threads == tasks::block_threads && kernel.shared_bytes == 0 && kernel.cluster == 1 &&
                     kernel.occupancy == 0;
-    return is_plain && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
+    return is_plain && starts_with(kernel, {"pointwise.h", "transpose.h", "indexed.h", "pad.h"});
   }
 
   /// True if the step writes an output, which may be the memory of an input.
