@@ -4,6 +4,7 @@
   python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
   python bench/zoo.py --fresh 2026-11-27   # the networks of FRESH["2026-11-27"], which were measured once before any tuning
   python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
+  python bench/zoo.py --gpu --batches 8 --jobs 10 --pytorch bench/results/FILE.jsonl   # with times of PyTorch from rows
 
 On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time divided by the
 peer's. The summary takes the faster peer of each network. On a GPU, Weft reads each network from a `.pt2` file of
@@ -12,6 +13,8 @@ to ONNX, onnxscript.
 """
 
 import argparse
+import json
+import multiprocessing
 import statistics
 import sys
 import tempfile
@@ -66,30 +69,56 @@ def on_cpu(name, batch, arguments, caches):
 
 
 def exported_program(name, folder):
+    """Writes a network as a `.pt2` file, unless that file exists; returns its path and the name of its input."""
     network, batch = zoo.module(name), torch.export.Dim("batch", max=1024)
-    free = ({0: batch},)
-    free = (free,) if isinstance(network, zoo.Only) else free
+    is_only = isinstance(network, zoo.Only)
     path = Path(folder, f"{name}.pt2")
-    torch.export.save(torch.export.export(network, (zoo.inputs(name, 2),), dynamic_shapes=free, strict=False), path)
-    return path
+    if not path.exists():
+        free = (({0: batch},),) if is_only else ({0: batch},)
+        torch.export.save(torch.export.export(network, (zoo.inputs(name, 2),), dynamic_shapes=free, strict=False), path)
+    return path, "values_0" if is_only else "x"
+
+
+def sizes_of(name, batch, feed):
+    """Returns the option that binds the batch. The file has another name for that size: torch makes its own names."""
+    return ["--shape", f"{feed}={','.join(map(str, zoo.inputs(name, batch).shape))}"]
+
+
+def prepare(name, batches, folder):
+    """Exports a network and compiles its kernels, which then are in Weft's cache."""
+    import gpu
+
+    torch.set_num_threads(2)
+    path, feed = exported_program(name, folder)
+    for batch in batches:
+        gpu.command("run", path, ["--device", "gpu", "--precision", "f16", "--quiet", *sizes_of(name, batch, feed)])
+
+
+def kept_times(name, batch, files):
+    """Returns PyTorch's times of the newest row of these result files about the network, as flat fields."""
+    rows = [json.loads(line) for file in files for line in Path(file).read_text().splitlines()]
+    mine = [row for row in rows if row["of"].get("network") == name and row["of"]["batch"] == batch]
+    times = max(mine, key=lambda row: row["date"])["peers"]["pytorch"]
+    names = {"compile_s": "torch_compile_s", "failure": "torch_failure"}
+    return {"network": name, "batch": batch, "precision": "f16"} | {names.get(key, key): value for key, value in times.items()}
 
 
 def on_gpu(name, batch, arguments, folder):
     import gpu
     import gpu_peers
 
-    path = exported_program(name, folder)
-    sizes = ["--shape", f"x={','.join(map(str, zoo.inputs(name, batch).shape))}"]  # torch names the size of batches anew
-    row = {}
-    before = gpu.measured(path, "gpu", "f16", sizes, 0)
+    path, feed = exported_program(name, folder)
+    before = gpu.measured(path, "gpu", "f16", sizes_of(name, batch, feed), 0)
     if "ms" not in before:
         print(f"{name} batch={batch}: {before['error'][-400:]}", flush=True)
         return float("inf")
-    gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
-    row |= gpu_peers.network_modes(name, batch, False)
-    row["ms"] = round((before["ms"] + gpu.measured(path, "gpu", "f16", sizes, 0)["ms"]) / 2, 5)
-    best = min(row[key] for key in ("eager_ms", "graph_ms", "compile_graph_ms") if key in row)
-    row["ratio"] = row["ms"] / best
+    if arguments.pytorch:
+        row = kept_times(name, batch, arguments.pytorch) | {"ms": before["ms"]}
+    else:
+        gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
+        row = gpu_peers.network_modes(name, batch, False)
+        row["ms"] = round((before["ms"] + gpu.measured(path, "gpu", "f16", sizes_of(name, batch, feed), 0)["ms"]) / 2, 5)
+    row["ratio"] = row["ms"] / min(row[key] for key in ("eager_ms", "graph_ms", "compile_graph_ms") if key in row)
     gpu.tell("zoo beside PyTorch on a GPU", row, arguments.out)
     return row["ratio"]
 
@@ -121,6 +150,8 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="how long an engine runs in a round; one run at least")
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--pytorch", type=comma, help="with --gpu: result files with PyTorch's times, which are not measured again")
+    parser.add_argument("--jobs", type=int, default=1, help="with --gpu: processes that export and compile, before the measurements")
     parser.add_argument("--out", help="append a row of figures for each case to this file")
     return parser.parse_args()
 
@@ -128,8 +159,12 @@ def parse():
 def main():
     arguments, ratios = parse(), {}
     measure = on_gpu if arguments.gpu else on_cpu
+    names = arguments.only or zoo.FRESH.get(arguments.fresh, HALVES[arguments.half])
     with tempfile.TemporaryDirectory(prefix="weft-zoo-") as folder:
-        for name in arguments.only or zoo.FRESH.get(arguments.fresh, HALVES[arguments.half]):
+        if arguments.gpu and arguments.jobs > 1:
+            with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
+                pool.starmap(prepare, [(name, arguments.batches, folder) for name in names], chunksize=1)
+        for name in names:
             for batch in arguments.batches:
                 ratio = measure(name, batch, arguments, folder)
                 if ratio is not None:
