@@ -104,51 +104,93 @@ WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
+/// Room for copies of the rows and the units of a step that a tile cannot load in place. Steps alternate between two
+/// copies of rows: the next step's copy need not wait for the loads of the last.
+template <int rows, int words>
+struct alignas(64) StepCopies {
+  u32 rows_of_a[2][rows * amx_side], units_of_b[amx_side * words];
+};
+
+/// Copies what a step cannot load in place: rows that are not at equal distances (apart[t] = 0), and a step of `count`
+/// < 16 units. Returns the address of the step's units of B.
+template <int mr, int T, int words, class Unit>
+__attribute__((noinline)) static const u32* copy_step(const Unit* const* rows, i64 at, const i64 (&apart)[T], int count,
+                                                      const u32* b, StepCopies<T * amx_side, words>& copies, i64 turn,
+                                                      TileRowsOfA (&a)[T]) {
+  WEFT_NO_UNROLL for (int t = 0; t < T; ++t) {
+    if (apart[t] != 0 && count == amx_side) continue;
+    u32* const copy = copies.rows_of_a[turn] + t * amx_side * amx_side;
+    const auto* first = static_cast<const Unit*>(a[t].first);
+    gather_rows([&](int i) WEFT_LAMBDA { return apart[t] != 0 ? first + i * apart[t] : rows[t * amx_side + i] + at; },
+                count, copy);
+    a[t] = {copy, amx_side * 4};
+  }
+  if (count == amx_side) return b;
+  copy_units<words>(b, count, copies.units_of_b);
+  return copies.units_of_b;
+}
+
+/// Does nothing after a step.
+struct NothingBetween {
+  WEFT_INLINE void operator()() const {}
+  WEFT_INLINE void all() const {}
+};
+
 /// Computes the same as `micro` (micro.h) on AMX, for whole tiles, without partial sums (tasks::partial_sum). An
-/// AmxTiles object must exist during the call.
-template <class Mac, GemmTile tile, int rows_now, class Call>
-__attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
+/// AmxTiles object must exist during the call. Calls between() after the products of each step, so that the vector units
+/// work while the matrix unit does, and between.all() before it stores the sums.
+template <class Mac, GemmTile tile, int rows_now, class Call, class Between>
+WEFT_INLINE void multiply_tiles(const Call& call, Between& between) {
   constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;
   using Unit = typename Mac::Unit;
   using Step = AmxStep<Mac, T, C>;
   using Sums = typename Step::Sums;
   static_assert(tile.nr() == b_words && T * C <= amx_a && sizeof(Unit) == 4);
-  alignas(64) u32 copies[2][rows_now * amx_side], units_of_b[amx_side * b_words];
+  StepCopies<rows_now, b_words> copies;
   const auto* const* rows = call.rows;
   const auto* b = reinterpret_cast<const u32*>(call.b);
-  const i64 all_apart = call.row_stride, length = call.length;
+  const i64 all_apart = call.row_stride, length = call.length, ahead = call.ahead;
   if (!call.first) Step::template move<true>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
   else Step::clear(Sums());
   WEFT_NO_UNROLL for (i64 s = 0, turn = 0; s < call.segments; ++s, rows += all_apart != 0 ? 1 : tile.mr) {
     const Unit* first[T];
     i64 apart[T];
+    bool in_place = true;
     WEFT_UNROLL for (int t = 0; t < T; ++t) {
-      first[t] = all_apart != 0 ? rows[0] + t * amx_side * all_apart : rows[t * amx_side];
+      first[t] = (all_apart != 0 ? rows[0] + t * amx_side * all_apart : rows[t * amx_side]) + call.a_offset;
       apart[t] = all_apart != 0 ? all_apart : distance_of(rows + t * amx_side);
+      in_place = in_place && apart[t] != 0;
     }
     WEFT_NO_UNROLL for (i64 k = 0; k < length; k += amx_side) {
       const int count = static_cast<int>(least(length - k, amx_side));
-      TileRowsOfA a[T];  // in place, or copied
-      WEFT_UNROLL for (int t = 0; t < T; ++t) {
-        const i64 at = call.a_offset + k;
-        a[t] = {first[t] + at, static_cast<u64>(apart[t]) * 4};
-        if (apart[t] != 0 && count == amx_side) continue;
-        u32* const copy = copies[turn] + t * amx_side * amx_side;
-        gather_rows([&](int i)
-                        WEFT_LAMBDA { return at + (apart[t] != 0 ? first[t] + i * apart[t] : rows[t * amx_side + i]); },
-                    count, copy);
-        a[t] = {copy, amx_side * 4};
+      TileRowsOfA a[T];
+      WEFT_UNROLL for (int t = 0; t < T; ++t) a[t] = {first[t] + k, static_cast<u64>(apart[t]) * 4};
+      const u32* units = b;
+      if (!in_place || count < amx_side) {
+        TileRowsOfA copied[T];
+        WEFT_UNROLL for (int t = 0; t < T; ++t) copied[t] = a[t];
+        units = copy_step<tile.mr>(rows, call.a_offset + k, apart, count, b, copies, turn, copied);
+        WEFT_UNROLL for (int t = 0; t < T; ++t) a[t] = copied[t];
+        turn = 1 - turn;
       }
-      turn = 1 - turn;
-      if (count < amx_side) copy_units<b_words>(b, count, units_of_b);
-      Step::run(a, count < amx_side ? units_of_b : b, Sums());
-      WEFT_UNROLL for (int i = 0; i < b_words; ++i) {  // prefetches: otherwise the matrix unit would wait for memory
-        if (call.ahead != 0) __builtin_prefetch(reinterpret_cast<const char*>(b) + call.ahead + i * 64, 0, 3);
+      Step::run(a, units, Sums());
+      between();
+      if (ahead != 0) {  // otherwise the matrix unit would wait for memory
+        WEFT_UNROLL for (int i = 0; i < b_words; ++i) {
+          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + i * 64, 0, 3);
+        }
       }
       b += count * b_words;
     }
   }
+  between.all();
   Step::template move<false>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
+}
+
+template <class Mac, GemmTile tile, int rows_now, class Call>
+__attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
+  NothingBetween nothing;
+  multiply_tiles<Mac, tile, rows_now>(call, nothing);
 }
 
 #endif
