@@ -166,8 +166,7 @@ struct NearPanel {
   }
 };
 
-/// Rows of a tile of sums that wait for the epilogue `finish` (see multiply_block). On AMX they reach it between the
-/// steps of the next tile, `each` rows after each step.
+/// Rows of a tile of sums that wait for the epilogue `finish` (see multiply_block).
 template <class Acc, class Finish>
 struct WaitingRows {
   Finish finish;
@@ -175,34 +174,26 @@ struct WaitingRows {
   const Acc* sums = nullptr;
 
   WEFT_INLINE void take(i64 rows) {
+    if (count == 0) return;
     finish(row, rows, col, end, sums, stride);
     row += rows, sums += rows * stride, count -= rows;
   }
   __attribute__((noinline)) void take_all() { take(count); }
-  WEFT_INLINE void all() {
-    if (count > 0) take_all();
-  }
 };
-/// Takes rows from a copy, which the compiler can keep in registers: stores of bytes cannot change it.
-template <class Waiting>
-struct TakenRows {
-  Waiting& from;
-  Waiting rows;
-  WEFT_INLINE void operator()() {
-    if (rows.count > 0) rows.take(least(rows.each, rows.count));
-  }
-  WEFT_INLINE void all() {
-    from.row = rows.row, from.sums = rows.sums, from.count = rows.count;
-    from.all();
-  }
-};
+/// Runs the inner kernel on AMX. Between its steps, which are as many as in every tile, all waiting rows reach the
+/// epilogue. Reads a copy of `waiting`, which the compiler keeps in registers: stores of bytes cannot change it.
+template <class Mac, GemmTile tile, class Waiting>
+__attribute__((noinline)) static void micro_between(const MicroCall<Mac>& call, int which, i64 cols, Waiting& waiting) {
 #if defined(__AMX_TILE__)
-template <class Mac, GemmTile tile, class Call, class Waiting>
-__attribute__((noinline)) static void micro_amx_between(const Call& call, Waiting& waiting) {
-  TakenRows<Waiting> between{waiting, waiting};
-  multiply_tiles<Mac, tile, tile.mr>(call, between);
-}
+  if (which == 0) {
+    Waiting rows = waiting;
+    waiting.count = 0;
+    return multiply_tiles<Mac, tile, tile.mr>(call, [&]() WEFT_LAMBDA { rows.take(least(rows.each, rows.count)); });
+  }
 #endif
+  waiting.take_all();
+  Micro<Mac, tile>::run(call, which, cols);
+}
 
 struct None {};
 /// Returns vectors [from, from + count) of a row of a tile as one.
@@ -258,9 +249,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   const i64 ahead = Near::used ? 0 : block.rows <= tile.few_rows() ? 4096 : tile.ahead;
   MicroCall<typename Near::Near> call{
       .segments = step.segments, .stride = stride, .zeros = block.zeros, .first = step.first};
-  constexpr i64 fewest = 4;  // rows after a step
-  [[maybe_unused]] WaitingRows<Acc, Finish> waiting{
-      finish, most(ceil_div(tile.mr, most(step.segments * ceil_div(step.length, tasks::amx_side), 1)), fewest), stride};
+  const i64 steps = most(step.segments * ceil_div(step.length, tasks::amx_side), 1);
+  [[maybe_unused]] WaitingRows<Acc, Finish> waiting{finish, most(ceil_div(tile.mr, steps), 4), stride};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
     [[maybe_unused]] const typename Near::Near::B* near_panel = nullptr;
     if constexpr (Near::used) {
@@ -302,36 +292,22 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
           call.terms = row_terms;
           if constexpr (Near::used) call.b = is_thin ? near.fill(panel, units) : near_panel;
           else call.b = panel;
-#if defined(__AMX_TILE__)
-          if constexpr (tile.amx) {
-            if (which == 0 && waiting.count > 0) {
-              micro_amx_between<Mac, tile>(call, waiting);
-            } else {
-              waiting.all();
-              Micro<Mac, tile>::run(call, which, block.cols - col);
-            }
-          } else
-#endif
-              if (tile.ahead > 0 && call.next && which == 0 && next <= block.cols)
+          if constexpr (tile.amx) micro_between<Mac, tile>(call, which, block.cols - col, waiting);
+          else if (tile.ahead > 0 && call.next && which == 0 && next <= block.cols)
             Micro<typename Near::Near, tile>::run_with_next(call);
           else Micro<typename Near::Near, tile>::run(call, which, block.cols - col);
         }
         if (next - done < wide && next < end) continue;
         const Acc* first = acc - (col - done);
-        if constexpr (tile.amx) {
-          if (step.last) {
-            waiting.row = row, waiting.count = count, waiting.col = done, waiting.end = least(next, block.cols);
-            waiting.sums = first;
-          }
-        } else if (step.last) {
-          finish(row, count, done, least(next, block.cols), first, stride);
-        }
+        if (step.last && !tile.amx) finish(row, count, done, least(next, block.cols), first, stride);
+        waiting.row = row, waiting.count = step.last ? count : 0, waiting.sums = first;
+        waiting.col = done, waiting.end = least(next, block.cols);
         done = next;
       }
       row += count;
     }
   }
-  if constexpr (tile.amx) waiting.all();
+  if constexpr (tile.amx) waiting.take_all();
 }
 
 /// Row pointers of one tile of a plain matrix; rows past the last repeat its pointer. If `stride` (in units) is not 0,

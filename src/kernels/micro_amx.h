@@ -71,18 +71,6 @@ struct AmxStep {
   }
 };
 
-/// Copies `count` units of each of 16 rows `row(i)` to contiguous rows of 16 units, padded with zeros.
-template <class Row>
-WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
-  const auto gather = [&](auto lanes) WEFT_LAMBDA {
-    WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
-      store(to + i * amx_side, load<amx_side>(reinterpret_cast<const u32*>(row(i)), lanes), Full{});
-    }
-  };
-  if (count == amx_side) gather(Full{});
-  else gather(Part{count});
-}
-
 /// Copies `count` units of B, each of `words` words, and appends zeros up to a whole tile of 16 units.
 template <int words>
 WEFT_INLINE void copy_units(const u32* from, int count, u32* to) {
@@ -104,49 +92,53 @@ WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
-/// Room for copies of the rows and the units of a step that a tile cannot load in place. Steps alternate between two
-/// copies of rows: the next step's copy need not wait for the loads of the last.
-template <int rows, int words>
+/// What a step loads: rows of A for each tile, and units of B.
+template <int T>
+struct StepOperands {
+  TileRowsOfA a[T];
+  const u32* b;
+};
+/// Copies of what tiles cannot load in place. A step does not use the half of the last, so as not to wait for its loads.
+template <int T, int words>
 struct alignas(64) StepCopies {
-  u32 rows_of_a[2][rows * amx_side], units_of_b[amx_side * words];
+  u32 a[2][T * amx_side * amx_side], b[amx_side * words];
 };
 
-/// Copies what a step cannot load in place: rows that are not at equal distances (apart[t] = 0), and a step of `count`
-/// < 16 units. Returns the address of the step's units of B.
-template <int mr, int T, int words, class Unit>
-__attribute__((noinline)) static const u32* copy_step(const Unit* const* rows, i64 at, const i64 (&apart)[T], int count,
-                                                      const u32* b, StepCopies<T * amx_side, words>& copies, i64 turn,
-                                                      TileRowsOfA (&a)[T]) {
+/// Replaces operands by copies with zeros up to whole tiles: rows that are not at equal distances (apart[t] = 0), and a
+/// step of `count` < 16 units.
+template <GemmTile tile, int T, int words, class Unit>
+__attribute__((noinline)) static StepOperands<T> copied(StepOperands<T> step, const Unit* const* rows, i64 at,
+                                                        const i64 (&apart)[T], int count, i64 turn,
+                                                        StepCopies<T, words>& copies) {
   WEFT_NO_UNROLL for (int t = 0; t < T; ++t) {
     if (apart[t] != 0 && count == amx_side) continue;
-    u32* const copy = copies.rows_of_a[turn] + t * amx_side * amx_side;
-    const auto* first = static_cast<const Unit*>(a[t].first);
-    gather_rows([&](int i) WEFT_LAMBDA { return apart[t] != 0 ? first + i * apart[t] : rows[t * amx_side + i] + at; },
-                count, copy);
-    a[t] = {copy, amx_side * 4};
+    const auto* first = static_cast<const u32*>(step.a[t].first);
+    u32* const copy = copies.a[turn] + t * amx_side * amx_side;
+    const auto copy_rows = [&](auto lanes) WEFT_LAMBDA {
+      WEFT_NO_UNROLL for (int i = 0; i < amx_side; ++i) {
+        const u32* row = reinterpret_cast<const u32*>(rows[apart[t] != 0 ? 0 : t * amx_side + i]) + at;
+        store(copy + i * amx_side, load<amx_side>(apart[t] != 0 ? first + i * apart[t] : row, lanes), Full{});
+      }
+    };
+    if (count == amx_side) copy_rows(Full{});
+    else copy_rows(Part{count});
+    step.a[t] = {copy, amx_side * 4};
   }
-  if (count == amx_side) return b;
-  copy_units<words>(b, count, copies.units_of_b);
-  return copies.units_of_b;
+  if (count < amx_side) copy_units<words>(step.b, count, copies.b), step.b = copies.b;
+  return step;
 }
-
-/// Does nothing after a step.
-struct NothingBetween {
-  WEFT_INLINE void operator()() const {}
-  WEFT_INLINE void all() const {}
-};
 
 /// Computes the same as `micro` (micro.h) on AMX, for whole tiles, without partial sums (tasks::partial_sum). An
 /// AmxTiles object must exist during the call. Calls between() after the products of each step, so that the vector units
-/// work while the matrix unit does, and between.all() before it stores the sums.
+/// work at the same time as the matrix unit.
 template <class Mac, GemmTile tile, int rows_now, class Call, class Between>
-WEFT_INLINE void multiply_tiles(const Call& call, Between& between) {
+WEFT_INLINE void multiply_tiles(const Call& call, const Between& between) {
   constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;
   using Unit = typename Mac::Unit;
   using Step = AmxStep<Mac, T, C>;
   using Sums = typename Step::Sums;
   static_assert(tile.nr() == b_words && T * C <= amx_a && sizeof(Unit) == 4);
-  StepCopies<rows_now, b_words> copies;
+  StepCopies<T, b_words> copies;
   const auto* const* rows = call.rows;
   const auto* b = reinterpret_cast<const u32*>(call.b);
   const i64 all_apart = call.row_stride, length = call.length, ahead = call.ahead;
@@ -163,34 +155,26 @@ WEFT_INLINE void multiply_tiles(const Call& call, Between& between) {
     }
     WEFT_NO_UNROLL for (i64 k = 0; k < length; k += amx_side) {
       const int count = static_cast<int>(least(length - k, amx_side));
-      TileRowsOfA a[T];
-      WEFT_UNROLL for (int t = 0; t < T; ++t) a[t] = {first[t] + k, static_cast<u64>(apart[t]) * 4};
-      const u32* units = b;
+      StepOperands<T> step{.b = b};
+      WEFT_UNROLL for (int t = 0; t < T; ++t) step.a[t] = {first[t] + k, static_cast<u64>(apart[t]) * 4};
       if (!in_place || count < amx_side) {
-        TileRowsOfA copied[T];
-        WEFT_UNROLL for (int t = 0; t < T; ++t) copied[t] = a[t];
-        units = copy_step<tile.mr>(rows, call.a_offset + k, apart, count, b, copies, turn, copied);
-        WEFT_UNROLL for (int t = 0; t < T; ++t) a[t] = copied[t];
+        step = copied<tile>(step, rows, call.a_offset + k, apart, count, turn, copies);
         turn = 1 - turn;
       }
-      Step::run(a, units, Sums());
+      Step::run(step.a, step.b, Sums());
       between();
-      if (ahead != 0) {  // otherwise the matrix unit would wait for memory
-        WEFT_UNROLL for (int i = 0; i < b_words; ++i) {
-          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + i * 64, 0, 3);
-        }
+      WEFT_UNROLL for (int i = 0; i < b_words; ++i) {  // prefetches: otherwise the matrix unit would wait for memory
+        if (ahead != 0) __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + i * 64, 0, 3);
       }
       b += count * b_words;
     }
   }
-  between.all();
   Step::template move<false>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
 }
 
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
-  NothingBetween nothing;
-  multiply_tiles<Mac, tile, rows_now>(call, nothing);
+  multiply_tiles<Mac, tile, rows_now>(call, []() WEFT_LAMBDA {});
 }
 
 #endif

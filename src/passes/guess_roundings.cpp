@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "ir/core_ops.h"
@@ -20,28 +19,13 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// Returns the smallest magnitude of the elements of a constant that are not zero, or of a view of one.
-double smallest_size(Value value) {
-  const auto* constant = value.def->as<Constant>();
-  if (!constant) return smallest_size(value.def->inputs[0]);
-  double smallest = std::numeric_limits<double>::infinity();
-  for (double x : constant->tensor.as<double>()) {
-    if (x != 0) smallest = std::min(smallest, std::abs(x));
-  }
-  return smallest;
-}
-
-/// A sum of terms: a bound on the sum of the bounded terms, and the sum of the bounds of all their values that f32
-/// rounds; the number of open terms (a constant times an integer that may exceed 2^16), and the least size of their
-/// factors; the number of all terms.
+/// A bound on the sum of the bounded terms, the sum of the bounds of their values that f32 rounds, the number of open
+/// terms (a constant times an integer that may exceed 2^16), and the number of all terms.
 struct Terms {
   double bounded = 0, rounded = 0;
-  int open = 0;
-  double factor = std::numeric_limits<double>::infinity();
-  int count = 1;
+  int open = 0, count = 1;
   friend Terms operator+(const Terms& a, const Terms& b) {
-    return {a.bounded + b.bounded, a.rounded + b.rounded, a.open + b.open, std::min(a.factor, b.factor),
-            a.count + b.count};
+    return {a.bounded + b.bounded, a.rounded + b.rounded, a.open + b.open, a.count + b.count};
   }
 };
 
@@ -53,20 +37,23 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
     return a && b ? std::optional(*a + *b) : std::nullopt;
   }
   if (is_constant(x)) return Terms{.bounded = interval_of(x).size(), .rounded = interval_of(x).size()};
-  double largest = 1, smallest = 1;
+  double factor = 1;
   Value number = x;
   if (const Instruction* product = as_fn(x, Fn::mul)) {
     size_t constant = is_constant(product->inputs[0]) ? 0 : 1;
     if (!is_constant(product->inputs[constant])) return std::nullopt;
-    largest = interval_of(product->inputs[constant]).size();
-    smallest = smallest_size(product->inputs[constant]);
+    factor = interval_of(product->inputs[constant]).size();
     number = product->inputs[1 - constant];
   }
-  double size = interval_of(number).size() * largest;
-  if (is_constant(number)) return Terms{.bounded = size, .rounded = 3 * size};  // constants, product
-  if (!number.def->is<Convert>() || !is_integer(number.def->inputs[0].dtype())) return std::nullopt;
-  if (interval_of(number.def->inputs[0]).size() > 0x1p16) return Terms{.open = 1, .factor = smallest};
-  return Terms{.bounded = size, .rounded = 2 * size};  // constant, product
+  double roundings = 3;  // of two constants and their product; an integer up to 2^16 is not rounded
+  if (!is_constant(number)) {
+    if (!number.def->is<Convert>() || !is_integer(number.def->inputs[0].dtype())) return std::nullopt;
+    number = number.def->inputs[0];
+    if (interval_of(number).size() > 0x1p16) return Terms{.open = 1};
+    roundings = 2;
+  }
+  double size = interval_of(number).size() * factor;
+  return Terms{.bounded = size, .rounded = roundings * size};
 }
 
 /// Returns a bound, a multiple of 2^-24, on the error of computing the operand of a `nearest` in f32. Returns nothing
@@ -78,11 +65,10 @@ std::optional<double> error_in_f32(const Instruction& nearest) {
   if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31 - 0x1p12))
     return std::nullopt;
   // An operation rounds by at most 2^-24 of its result. Results outside the limits are clamped, so `size` bounds all
-  // results that count: sums, and an open term. The roundings: an open term's constant, product and integer (exact up
-  // to 2^24), those of bounded terms, one for each sum, and two for subtracting and adding the error bound.
+  // that count: sums, and an open term. The roundings: three for the open term (integer, constant, product), those of
+  // bounded terms, one for each sum, and two for subtracting and adding the error bound.
   double size = std::max(-*low, *high) + 2 + sum->bounded;
-  int open = sum->open * (size < sum->factor * 0x1p24 ? 2 : 3);
-  double error = std::ceil(sum->rounded + size * (open + sum->count + 1)) * 0x1p-24;
+  double error = std::ceil(sum->rounded + size * (3 * sum->open + sum->count + 1)) * 0x1p-24;
   return error <= 0x1p-11 ? std::optional(error) : std::nullopt;
 }
 
