@@ -155,7 +155,7 @@ WEFT_INLINE void multiply_tiles(const Call& call, const Between& between) {
     }
     WEFT_NO_UNROLL for (i64 k = 0; k < length; k += amx_side) {
       const int count = static_cast<int>(least(length - k, amx_side));
-      StepOperands<T> step{.b = b};
+      StepOperands<T> step{{}, b};
       WEFT_UNROLL for (int t = 0; t < T; ++t) step.a[t] = {first[t] + k, static_cast<u64>(apart[t]) * 4};
       if (!in_place || count < amx_side) {
         step = copied<tile>(step, rows, call.a_offset + k, apart, count, turn, copies);
