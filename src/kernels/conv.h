@@ -338,7 +338,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
             if constexpr (in_place) return TableRows<Mac>{table + (index * taps + step.segment) * tile.mr};
             else return tile_rows<Mac, tile>(filled + row * stride, stride, left);
           },
-          [&](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
+          [=](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
             if (!by_phase)
               return store_tile<tile>(store, group, row0 + row, count, col0 + col, col0 + end, acc, acc_stride);
             ConvPixel pixel = phased_pixel(s, row0 + row);

@@ -147,7 +147,7 @@ WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, co
     multiply_block<Mac, tile>(
         block, BlockStep{0, b.runs, 0, b.units, 0, true, true},
         [&](i64, i64 row, i64) WEFT_LAMBDA { return PaddedRows<Mac>{table, row_stride, row * row_stride}; },
-        [&](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
+        [=](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
           for (i64 i = 0, n; i < count; i += n) {
             const i64 line = (row + i) / b.grid, from = (row + i) % b.grid, valid = s.out[2] - from;
             n = least(count - i, b.grid - from);

@@ -139,32 +139,48 @@ template <class To, class I>
 WEFT_INLINE Vec<To, lanes_of<I>> clamped(I v, I low, I high) {
   return convert<To>(maximum(minimum(v, high), low));
 }
-/// True if a lane of x + `width` rounds to another integer than the same lane of x; v is x, rounded.
+#if defined(__AVX512DQ__)
+/// Returns the largest x - n of every 16th lane; n is the integer nearest to x.
+template <class V>
+WEFT_INLINE Vec<f32, 16> largest_rest(V x) {
+  if constexpr (lanes_of<V> == 16) return __builtin_ia32_reduceps512_mask(x, 8, x, 0xffff, 4);
+  else {
+    const auto low = largest_rest(x.lo), high = largest_rest(x.hi);
+    return select(low > high, low, high);
+  }
+}
+#endif
+/// True if a lane of x + `width` rounds to another integer than the same lane of x; v is x, rounded. The lanes of
+/// `width` are equal multiples of 2^-24, below 2^-8.
 template <class V, class I>
-WEFT_INLINE bool in_doubt(V x, I v, V width) {
-  return any(v ^ small_integers(x + width));
+WEFT_INLINE bool in_doubt(V x, [[maybe_unused]] I v, V width) {
+#if defined(__AVX512DQ__)
+  if constexpr (lanes_of<V> >= 16) return any(largest_rest(x) + Vec<f32, 16>(width[0]) >= Vec<f32, 16>(0.5f));
+  else
+#endif
+    return any(v ^ small_integers(x + width));
 }
 /// Clamps integers to the range of a byte type.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   [[maybe_unused]] constexpr int N = lanes_of<V>;
 #if defined(__AVX512BW__)
-  if constexpr (N == 32) {
-    using Words = short __attribute__((__vector_size__(64)));
-    using Bytes = char __attribute__((__vector_size__(32)));
-    const Vec<i32, 16> a = low_lanes<16>(v), b = high_lanes<16>(v);
-    // Packing works within 16 bytes at a time: the shuffle puts words in order again.
-    const auto in_order = [](auto words) {
-      const auto pairs = __builtin_bit_cast(Vec<i64, 8>, words);
-      return __builtin_bit_cast(Words, __builtin_shufflevector(pairs, pairs, 0, 2, 4, 6, 1, 3, 5, 7));
+  if constexpr (N == 32 || N == 64) {
+    using Quads = Vec<i32, 16>;
+    const auto words = [](Vec<i32, 32> half) {
+      return __builtin_ia32_packssdw512(Quads(low_lanes<16>(half)), Quads(high_lanes<16>(half)));
     };
-    if constexpr (is_signed<To>) {
-      const auto words = in_order(__builtin_ia32_packssdw512(a, b));
-      return __builtin_bit_cast(Vec<To, N>, __builtin_ia32_pmovswb512_mask(words, Bytes{}, ~0u));
-    } else {
-      const auto words = in_order(__builtin_ia32_packusdw512(a, b));
-      return __builtin_bit_cast(Vec<To, N>, __builtin_ia32_pmovuswb512_mask(words, Bytes{}, ~0u));
-    }
+    const auto pack = [&](auto low, auto high) {
+      if constexpr (is_signed<To>) return __builtin_bit_cast(Quads, __builtin_ia32_packsswb512(low, high));
+      else return __builtin_bit_cast(Quads, __builtin_ia32_packuswb512(low, high));
+    };
+    Quads quads;
+    if constexpr (N == 64) quads = pack(words(v.lo), words(v.hi));
+    else quads = pack(words(v), words(v));
+    // Packing works within 16 bytes at a time: the shuffle puts the bytes in order again.
+    const auto bytes = __builtin_shufflevector(quads, quads, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    if constexpr (N == 64) return __builtin_bit_cast(Vec<To, N>, bytes);
+    else return __builtin_bit_cast(Vec<To, N>, low_lanes<8>(bytes));
   }
 #endif
   constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;

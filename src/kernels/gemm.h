@@ -166,6 +166,35 @@ struct NearPanel {
   }
 };
 
+/// Rows of a tile of sums that wait for the epilogue `finish` (see multiply_block).
+template <class Acc, class Finish>
+struct WaitingRows {
+  Finish finish;
+  i64 each, stride, row = 0, count = 0, col = 0, end = 0;
+  const Acc* sums = nullptr;
+
+  WEFT_INLINE void take(i64 rows) {
+    if (count == 0) return;
+    finish(row, rows, col, end, sums, stride);
+    row += rows, sums += rows * stride, count -= rows;
+  }
+  __attribute__((noinline)) void take_all() { take(count); }
+};
+/// Runs the inner kernel on AMX. Between its steps, which are as many as in every tile, all waiting rows reach the
+/// epilogue. Reads a copy of `waiting`, which the compiler keeps in registers: stores of bytes cannot change it.
+template <class Mac, GemmTile tile, class Waiting>
+__attribute__((noinline)) static void micro_between(const MicroCall<Mac>& call, int which, i64 cols, Waiting& waiting) {
+#if defined(__AMX_TILE__)
+  if (which == 0) {
+    Waiting rows = waiting;
+    waiting.count = 0;
+    return multiply_tiles<Mac, tile, tile.mr>(call, [&]() WEFT_LAMBDA { rows.take(least(rows.each, rows.count)); });
+  }
+#endif
+  waiting.take_all();
+  Micro<Mac, tile>::run(call, which, cols);
+}
+
 struct None {};
 /// Returns vectors [from, from + count) of a row of a tile as one.
 template <int from, int count, class V, int n>
@@ -220,6 +249,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   const i64 ahead = Near::used ? 0 : block.rows <= tile.few_rows() ? 4096 : tile.ahead;
   MicroCall<typename Near::Near> call{
       .segments = step.segments, .stride = stride, .zeros = block.zeros, .first = step.first};
+  const i64 steps = most(step.segments * ceil_div(step.length, tasks::amx_side), 1);
+  [[maybe_unused]] WaitingRows<Acc, Finish> waiting{finish, most(ceil_div(tile.mr, steps), 4), stride};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
     [[maybe_unused]] const typename Near::Near::B* near_panel = nullptr;
     if constexpr (Near::used) {
@@ -261,17 +292,22 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
           call.terms = row_terms;
           if constexpr (Near::used) call.b = is_thin ? near.fill(panel, units) : near_panel;
           else call.b = panel;
-          if (tile.ahead > 0 && call.next && which == 0 && next <= block.cols)
+          if constexpr (tile.amx) micro_between<Mac, tile>(call, which, block.cols - col, waiting);
+          else if (tile.ahead > 0 && call.next && which == 0 && next <= block.cols)
             Micro<typename Near::Near, tile>::run_with_next(call);
           else Micro<typename Near::Near, tile>::run(call, which, block.cols - col);
         }
         if (next - done < wide && next < end) continue;
-        if (step.last) finish(row, count, done, least(next, block.cols), acc - (col - done), stride);
+        const Acc* first = acc - (col - done);
+        if (step.last && !tile.amx) finish(row, count, done, least(next, block.cols), first, stride);
+        waiting.row = row, waiting.count = step.last ? count : 0, waiting.sums = first;
+        waiting.col = done, waiting.end = least(next, block.cols);
         done = next;
       }
       row += count;
     }
   }
+  if constexpr (tile.amx) waiting.take_all();
 }
 
 /// Row pointers of one tile of a plain matrix; rows past the last repeat its pointer. If `stride` (in units) is not 0,
@@ -331,7 +367,7 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
     multiply_block<Mac, tile, true>(
         block, step,
         [&](i64, i64 row, i64 left) WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left); },
-        [&](i64 row, i64 count, i64 col, i64 end, const typename Mac::Acc* acc, i64 acc_stride)
+        [=](i64 row, i64 count, i64 col, i64 end, const typename Mac::Acc* acc, i64 acc_stride)
             WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, col0 + end, acc, acc_stride); },
         [&] {
           if constexpr (!is_short) return None{};

@@ -71,18 +71,6 @@ struct AmxStep {
   }
 };
 
-/// Copies `count` units of each of 16 rows `row(i)` to contiguous rows of 16 units, padded with zeros.
-template <class Row>
-WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
-  const auto gather = [&](auto lanes) WEFT_LAMBDA {
-    WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
-      store(to + i * amx_side, load<amx_side>(reinterpret_cast<const u32*>(row(i)), lanes), Full{});
-    }
-  };
-  if (count == amx_side) gather(Full{});
-  else gather(Part{count});
-}
-
 /// Copies `count` units of B, each of `words` words, and appends zeros up to a whole tile of 16 units.
 template <int words>
 WEFT_INLINE void copy_units(const u32* from, int count, u32* to) {
@@ -104,51 +92,89 @@ WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
+/// What a step loads: rows of A for each tile, and units of B.
+template <int T>
+struct StepOperands {
+  TileRowsOfA a[T];
+  const u32* b;
+};
+/// Copies of what tiles cannot load in place. A step does not use the half of the last, so as not to wait for its loads.
+template <int T, int words>
+struct alignas(64) StepCopies {
+  u32 a[2][T * amx_side * amx_side], b[amx_side * words];
+};
+
+/// Replaces operands by copies with zeros up to whole tiles: rows that are not at equal distances (apart[t] = 0), and a
+/// step of `count` < 16 units.
+template <GemmTile tile, int T, int words, class Unit>
+__attribute__((noinline)) static StepOperands<T> copied(StepOperands<T> step, const Unit* const* rows, i64 at,
+                                                        const i64 (&apart)[T], int count, i64 turn,
+                                                        StepCopies<T, words>& copies) {
+  WEFT_NO_UNROLL for (int t = 0; t < T; ++t) {
+    if (apart[t] != 0 && count == amx_side) continue;
+    const auto* first = static_cast<const u32*>(step.a[t].first);
+    u32* const copy = copies.a[turn] + t * amx_side * amx_side;
+    const auto copy_rows = [&](auto lanes) WEFT_LAMBDA {
+      WEFT_NO_UNROLL for (int i = 0; i < amx_side; ++i) {
+        const u32* row = reinterpret_cast<const u32*>(rows[apart[t] != 0 ? 0 : t * amx_side + i]) + at;
+        store(copy + i * amx_side, load<amx_side>(apart[t] != 0 ? first + i * apart[t] : row, lanes), Full{});
+      }
+    };
+    if (count == amx_side) copy_rows(Full{});
+    else copy_rows(Part{count});
+    step.a[t] = {copy, amx_side * 4};
+  }
+  if (count < amx_side) copy_units<words>(step.b, count, copies.b), step.b = copies.b;
+  return step;
+}
+
 /// Computes the same as `micro` (micro.h) on AMX, for whole tiles, without partial sums (tasks::partial_sum). An
-/// AmxTiles object must exist during the call.
-template <class Mac, GemmTile tile, int rows_now, class Call>
-__attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
+/// AmxTiles object must exist during the call. Calls between() after the products of each step, so that the vector units
+/// work at the same time as the matrix unit.
+template <class Mac, GemmTile tile, int rows_now, class Call, class Between>
+WEFT_INLINE void multiply_tiles(const Call& call, const Between& between) {
   constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;
   using Unit = typename Mac::Unit;
   using Step = AmxStep<Mac, T, C>;
   using Sums = typename Step::Sums;
   static_assert(tile.nr() == b_words && T * C <= amx_a && sizeof(Unit) == 4);
-  alignas(64) u32 copies[2][rows_now * amx_side], units_of_b[amx_side * b_words];
+  StepCopies<T, b_words> copies;
   const auto* const* rows = call.rows;
   const auto* b = reinterpret_cast<const u32*>(call.b);
-  const i64 all_apart = call.row_stride, length = call.length;
+  const i64 all_apart = call.row_stride, length = call.length, ahead = call.ahead;
   if (!call.first) Step::template move<true>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
   else Step::clear(Sums());
   WEFT_NO_UNROLL for (i64 s = 0, turn = 0; s < call.segments; ++s, rows += all_apart != 0 ? 1 : tile.mr) {
     const Unit* first[T];
     i64 apart[T];
+    bool in_place = true;
     WEFT_UNROLL for (int t = 0; t < T; ++t) {
-      first[t] = all_apart != 0 ? rows[0] + t * amx_side * all_apart : rows[t * amx_side];
+      first[t] = (all_apart != 0 ? rows[0] + t * amx_side * all_apart : rows[t * amx_side]) + call.a_offset;
       apart[t] = all_apart != 0 ? all_apart : distance_of(rows + t * amx_side);
+      in_place = in_place && apart[t] != 0;
     }
     WEFT_NO_UNROLL for (i64 k = 0; k < length; k += amx_side) {
       const int count = static_cast<int>(least(length - k, amx_side));
-      TileRowsOfA a[T];  // in place, or copied
-      WEFT_UNROLL for (int t = 0; t < T; ++t) {
-        const i64 at = call.a_offset + k;
-        a[t] = {first[t] + at, static_cast<u64>(apart[t]) * 4};
-        if (apart[t] != 0 && count == amx_side) continue;
-        u32* const copy = copies[turn] + t * amx_side * amx_side;
-        gather_rows([&](int i)
-                        WEFT_LAMBDA { return at + (apart[t] != 0 ? first[t] + i * apart[t] : rows[t * amx_side + i]); },
-                    count, copy);
-        a[t] = {copy, amx_side * 4};
+      StepOperands<T> step{{}, b};
+      WEFT_UNROLL for (int t = 0; t < T; ++t) step.a[t] = {first[t] + k, static_cast<u64>(apart[t]) * 4};
+      if (!in_place || count < amx_side) {
+        step = copied<tile>(step, rows, call.a_offset + k, apart, count, turn, copies);
+        turn = 1 - turn;
       }
-      turn = 1 - turn;
-      if (count < amx_side) copy_units<b_words>(b, count, units_of_b);
-      Step::run(a, count < amx_side ? units_of_b : b, Sums());
+      Step::run(step.a, step.b, Sums());
+      between();
       WEFT_UNROLL for (int i = 0; i < b_words; ++i) {  // prefetches: otherwise the matrix unit would wait for memory
-        if (call.ahead != 0) __builtin_prefetch(reinterpret_cast<const char*>(b) + call.ahead + i * 64, 0, 3);
+        if (ahead != 0) __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + i * 64, 0, 3);
       }
       b += count * b_words;
     }
   }
   Step::template move<false>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
+}
+
+template <class Mac, GemmTile tile, int rows_now, class Call>
+__attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
+  multiply_tiles<Mac, tile, rows_now>(call, []() WEFT_LAMBDA {});
 }
 
 #endif

@@ -82,7 +82,8 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
-/// kc units. gemm_blocks gets `fill` = true if rows of A are first written to scratch (converted, computed, padded).
+/// kc units. gemm_blocks gets `fill` = true if rows of A are first written to scratch (converted, computed, padded). A
+/// block has at most `most_rows` rows, rounded up to whole tiles.
 struct GemmBlocks {
   i64 mc, nc, kc, m_blocks, n_blocks, tasks;
   bool n_outer;  // neighbouring tasks differ in m: a block of a large B then stays in the cache
@@ -93,10 +94,10 @@ constexpr i64 block_rows(GemmTile tile) { return 16 * tile.mr > 128 ? 16 * tile.
 constexpr i64 max_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
 
 constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill = false,
-                                 i64 least_columns = 1) {
+                                 i64 least_columns = 1, i64 most_rows = 1 << 20) {
   GemmBlocks b{};
   const i64 panels = ceil_div(n, tile.nr());
-  b.m_blocks = ceil_div(m, block_rows(tile));
+  b.m_blocks = ceil_div(m, at_most(block_rows(tile), most_rows));
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
   const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // if m is small, more units of A fit in L1
@@ -150,7 +151,10 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   const bool copied = copies_windows(mode);
   const bool long_steps = copied || taps * units <= 2 * tile.deep;
   const i64 most = long_steps ? 2 * tile.deep : tile.deep;  // units in a step
-  b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, copied, units < 128 ? 64 : 32);
+  // On AMX, products take hardly longer than the copy of windows, so the copy of a block should stay in L1.
+  const i64 near = mode == ConvMode::Im2col && tile.amx ? 6144 / filled_stride(units) : block_rows(tile);
+  b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, copied, units < 128 ? 64 : 32,
+                       at_least(near, tile.mr));
   b.units_step = at_least(ceil_div(units, at_least(ceil_div(units, most), 1)), 1);
   b.taps_step = clamp(most / b.units_step, 1, at_least(taps, 1));
   if (b.units_step < units) b.taps_step = 1;

@@ -236,7 +236,7 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   }
   kernel.line("    [&](i64) WEFT_LAMBDA { return raw(", b, "); },");
   kernel.line(
-      "    [&](i64, [[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
+      "    [=](i64, [[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, mac.sum);
   kernel.line("});");
   std::string arguments =
@@ -410,7 +410,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, Ma
   if (mode == "Im2col" && mac.is_short(w.taps() * w.channels_in, epilogue)) form += ", true";
   kernel.line(function, mac.name, ", tile", form, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset),
               ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
-  kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("    [=](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);
   kernel.line("});");

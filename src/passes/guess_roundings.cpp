@@ -19,13 +19,13 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the bounded terms, the number of open terms (a constant times an integer that may exceed
-/// 2^16), and the number of all terms.
+/// A bound on the sum of the bounded terms, the sum of the bounds of their values that f32 rounds, the number of open
+/// terms (a constant times an integer that may exceed 2^16), and the number of all terms.
 struct Terms {
-  double bounded = 0;
+  double bounded = 0, rounded = 0;
   int open = 0, count = 1;
   friend Terms operator+(const Terms& a, const Terms& b) {
-    return {a.bounded + b.bounded, a.open + b.open, a.count + b.count};
+    return {a.bounded + b.bounded, a.rounded + b.rounded, a.open + b.open, a.count + b.count};
   }
 };
 
@@ -36,6 +36,7 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
     auto a = terms_of(sum->inputs[0], depth - 1), b = terms_of(sum->inputs[1], depth - 1);
     return a && b ? std::optional(*a + *b) : std::nullopt;
   }
+  if (is_constant(x)) return Terms{.bounded = interval_of(x).size(), .rounded = interval_of(x).size()};
   double factor = 1;
   Value number = x;
   if (const Instruction* product = as_fn(x, Fn::mul)) {
@@ -44,25 +45,30 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
     factor = interval_of(product->inputs[constant]).size();
     number = product->inputs[1 - constant];
   }
-  if (is_constant(number)) return Terms{.bounded = interval_of(number).size() * factor};
-  if (!number.def->is<Convert>() || !is_integer(number.def->inputs[0].dtype())) return std::nullopt;
-  double size = interval_of(number.def->inputs[0]).size();
-  return size > 0x1p16 ? Terms{.open = 1} : Terms{.bounded = size * factor};
+  double roundings = 3;  // of two constants and their product; an integer up to 2^16 is not rounded
+  if (!is_constant(number)) {
+    if (!number.def->is<Convert>() || !is_integer(number.def->inputs[0].dtype())) return std::nullopt;
+    number = number.def->inputs[0];
+    if (interval_of(number).size() > 0x1p16) return Terms{.open = 1};
+    roundings = 2;
+  }
+  double size = interval_of(number).size() * factor;
+  return Terms{.bounded = size, .rounded = roundings * size};
 }
 
-/// Returns a bound, a power of two, on the error of computing the operand of a `nearest` in f32. Returns nothing if no
-/// bound is found or the bound exceeds 2^-11.
+/// Returns a bound, a multiple of 2^-24, on the error of computing the operand of a `nearest` in f32. Returns nothing
+/// if no bound is found or the bound exceeds 2^-11.
 std::optional<double> error_in_f32(const Instruction& nearest) {
   auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
   auto sum = terms_of(nearest.inputs[0]);
   // A guess for a sum below 2^31 - 2^12 stays below 2^31, so that it rounds to an i32.
   if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31 - 0x1p12))
     return std::nullopt;
-  // Each operation rounds by at most 2^-24 of `size` if the result is within the limits; other results are clamped. The
-  // roundings: three for the open term (integer, constant, product), two for all bounded terms together (constants,
-  // products), one for each sum, and two for subtracting and adding the error bound.
+  // An operation rounds by at most 2^-24 of its result. Results outside the limits are clamped, so `size` bounds all
+  // that count: sums, and an open term. The roundings: three for the open term (integer, constant, product), those of
+  // bounded terms, one for each sum, and two for subtracting and adding the error bound.
   double size = std::max(-*low, *high) + 2 + sum->bounded;
-  double error = std::exp2(std::ceil(std::log2(size * (sum->count + 6) * 0x1p-24)));
+  double error = std::ceil(sum->rounded + size * (3 * sum->open + sum->count + 1)) * 0x1p-24;
   return error <= 0x1p-11 ? std::optional(error) : std::nullopt;
 }
 

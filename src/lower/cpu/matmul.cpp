@@ -108,7 +108,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
               ">(WEFT_LAUNCH, {", batch, ", ", m, ", ", n, ", ", k, "}, ", a, ",");
   kernel.line("    [&](i64 at) WEFT_LAMBDA { return ", matrix_at(lowering, kernel, dot, b, packed_batch), "; },");
   kernel.line(
-      "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+      "    [=]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");
   lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", p.mac.sum);
   kernel.line("});");
