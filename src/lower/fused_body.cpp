@@ -133,6 +133,7 @@ void FusedBody::collapse() {
 }
 
 bool FusedBody::last_coordinate_is_axis() const {
+  if (iteration_.lanes > 0) return true;
   auto begin = iteration_.dims.begin() + static_cast<std::ptrdiff_t>(iteration_.group_begin.back());
   return known_equal(product({begin, iteration_.dims.end()}), axes_.back());
 }
@@ -157,6 +158,7 @@ void FusedBody::emit_coordinates() {
     std::vector<std::string> names(axis - first, rest);
     for (size_t a = axis - 1; a > first; --a) {
       std::string name = cat("c", a), size = kernel_.size(axes_[a]);
+      if (iteration_.lanes > 0 && axes_[a].is_constant()) size = cat(axes_[a].value());  // division by shifts
       kernel_.line("  const i64 ", name, " = ", rest, " % ", size, ", r", a, " = ", rest, " / ", size, ";");
       names[a - first] = name;
       rest = cat("r", a);
@@ -184,9 +186,9 @@ std::string FusedBody::address(const Access& access, bool written) {
 /// True if a GPU may load whole aligned vectors: the last coordinate is a multiple of the lanes, so the offset added to
 /// it must be such a multiple too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
 bool FusedBody::is_whole(const Access& access) const {
-  constexpr int64_t max_lanes = 8;
-  bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(max_lanes);
-  for (size_t a = 0; a + 1 < axes_.size(); ++a) whole &= access.strides[a].is_multiple_of(max_lanes);
+  const int64_t lanes = iteration_.lanes > 0 ? iteration_.lanes : 8;
+  bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(lanes);
+  for (size_t a = 0; a + 1 < axes_.size(); ++a) whole &= access.strides[a].is_multiple_of(lanes);
   return whole;
 }
 

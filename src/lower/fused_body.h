@@ -19,6 +19,8 @@ struct Iteration {
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
   bool whole_vectors = true;             ///< the size of the last group is a multiple of the lanes
   bool loads_early = false;              ///< values that are equal for all coordinates are loaded once, at the start
+  int lanes = 0;                         ///< vectors of this length never cross the end of the last axis; 0: they may
+  std::vector<size_t> stored = {};       ///< the order of the axes in stored results; empty: `dims`
   std::string after_loads = {};          ///< a line that comes after all loads and before the arithmetic
 };
 
@@ -41,7 +43,7 @@ class FusedBody {
   /// `loads`: values that are loaded even if no instruction reads them.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
             const std::vector<Value>& given, const std::vector<Value>& loads = {});
-  /// True if the last coordinate is a single merged axis, so that its lanes have a single stride in each view.
+  /// True if a vector has a single stride in each view: the last coordinate is one merged axis, or Iteration::lanes is set.
   bool last_coordinate_is_axis() const;
 
   /// Declares that the kernel's variable `name` holds `value` in the compute type `type`.

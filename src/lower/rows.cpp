@@ -14,10 +14,23 @@
 namespace weft {
 namespace {
 
-RowShape last_axis_shape(const Dims& dims) {
-  size_t last = dims.size() - 1;
-  Iteration all{.dims = dims, .group_begin = {0, last}, .coordinates = {"row", "col"}};
-  return {.input = all, .output = all, .rows = size_of(dims, 0, last), .cols = dims[last]};
+/// True for a norm of [batch, group, pixel, channel] that a GPU computes where these lie: in channels-last images.
+bool is_in_image(const Lowering& lowering, const Instruction& anchor) {
+  const auto* op = anchor.as<Normalize>();
+  const auto* moved = anchor.inputs[0].def->as<Transpose>();
+  return lowering.on_gpu() && op && op->axis == 2 && moved && moved->permutation == std::vector<int64_t>{0, 2, 1, 3} &&
+         anchor.inputs[0].dims()[3].is_multiple_of(4);
+}
+
+/// Returns the shape of rows that consist of the last axis; those of a norm, of all axes from its own on.
+RowShape last_axes_shape(const Lowering& lowering, const Region& region) {
+  const Dims& dims = region.anchor->inputs[0].dims();
+  const auto* op = region.anchor->as<Normalize>();
+  size_t axis = op ? op->axis : dims.size() - 1;
+  Iteration all{.dims = dims, .group_begin = {0, axis}, .coordinates = {"row", "col"}};
+  if (is_in_image(lowering, *region.anchor))
+    all.lanes = row_lanes(lowering, region, compute_type(region.anchor->inputs[0].dtype())), all.stored = {0, 2, 1, 3};
+  return {.input = all, .output = all, .rows = size_of(dims, 0, axis), .cols = size_of(dims, axis, dims.size())};
 }
 
 /// Returns the shape of a reduction over axes [a, b); passes made the reduced axes neighbours.
@@ -36,10 +49,6 @@ RowShape reduced_shape(const Instruction& anchor) {
   shape.input = {in, {0, a, b}, {"outer", "at", "col"}};
   shape.output = {out, {0, op.keep ? b : a}, {"outer", "col"}};
   return shape;
-}
-
-RowShape shape_of(const Instruction& anchor) {
-  return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
 /// True if elements of a row are far apart, because rows are interleaved in memory; a CPU would have to gather them.
@@ -207,8 +216,9 @@ bool stores_narrow(const Lowering& lowering, const Region& region) {
 }
 
 int row_lanes(const Lowering& lowering, const Region& region, DType acc) {
-  bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
-  return acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of 16-bit elements
+  Value x = region.anchor->inputs[0];
+  bool fills = !is_in_image(lowering, *region.anchor) || x.dims().back().is_multiple_of(8);
+  return acc == DType::f32 && fills && bits(lowering.stored_type(x.dtype())) == 16 ? 8 : gpu_lanes(acc);  // 16 bytes
 }
 
 std::string row_function(const Instruction& anchor) {
@@ -291,7 +301,7 @@ static void lower_whole_rows(Lowering& lowering, const Region& region, const Row
 }
 
 void lower_rows(Lowering& lowering, const Region& given) {
-  RowShape shape = shape_of(*given.anchor);
+  RowShape shape = given.anchor->is<Reduce>() ? reduced_shape(*given.anchor) : last_axes_shape(lowering, given);
   Region region = split_what_does_not_fit(lowering, given, shape);
   Region after = split_epilogue(lowering, region, shape.output);
   DType acc = compute_type(region.anchor->inputs[0].dtype());

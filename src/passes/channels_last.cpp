@@ -40,7 +40,7 @@ List permuted(const List& list) {
 
 class LayoutChange {
  public:
-  explicit LayoutChange(Module& module) : module_(module) {}
+  LayoutChange(Module& module, bool in_groups) : module_(module), in_groups_(in_groups) {}
 
   bool run() {
     for (Instruction& i : module_) {
@@ -49,11 +49,13 @@ class LayoutChange {
         changed_ = true;
         continue;
       }
-      Value last = rewritten(i);
+      Value groups = grouped(i), last = groups ? image_of(i, groups) : rewritten(i);
+      if (groups) grouped_of_[&i] = groups;
       if (!last) continue;
       for (uint32_t k = 0; k < i.types.size(); ++k) {
         Value result{last.def, k}, first = transposed_back(i, result);
         last_of_[first.def] = result;
+        if (groups) grouped_of_[first.def] = groups;
         module_.replace({&i, k}, first);
       }
       changed_ = true;
@@ -123,6 +125,45 @@ class LayoutChange {
     Value groups = insert(i, Reshape{.dims = apart}, {last_form(i, image)});
     Value exchanged = insert(i, Transpose{.permutation = exchange}, {groups});
     return insert(i, Reshape{.dims = permuted(image.dims())}, {exchanged});
+  }
+
+  /// Returns the result of `i` as [batch, group, pixel, channel of the group] if `i` normalises groups of channels of a
+  /// rewritten image, or follows such an instruction; else null.
+  Value grouped(Instruction& i) {
+    if (const auto* op = i.as<Normalize>()) return normed_groups(i, *op);
+    auto first = std::ranges::find_if(i.inputs, [&](const Value& v) { return grouped_of_.contains(v.def); });
+    if (first == i.inputs.end() || !(i.is<Reshape>() || is_elementwise(i))) return {};
+    Value groups = grouped_of_.at(first->def);
+    const Dims &dims = groups.dims(), &own = i.types[0].shape.dims;
+    bool is_image = own.size() > 2 && own[0] == dims[0] && known_equal(own[1], dims[1] * dims[3]);
+    if (i.is<Reshape>()) return is_image ? groups : Value{};
+    std::vector<Value> inputs;
+    for (const Value& input : i.inputs) {
+      auto found = grouped_of_.find(input.def);
+      bool is_alike = found != grouped_of_.end() && found->second.dims() == dims;
+      if (!is_alike && !(is_small(input) && input.dims() == own)) return {};
+      Value part = is_alike ? found->second : insert(i, Reshape{.dims = {dims[0], dims[1], dims[3], dims[2]}}, {input});
+      inputs.push_back(is_alike ? part : insert(i, Transpose{.permutation = {0, 1, 3, 2}}, {part}));
+    }
+    return insert(i, i.op, inputs);
+  }
+  /// Rewrites a norm over groups of channels that fill vectors.
+  Value normed_groups(Instruction& i, const Normalize& op) {
+    Value rows = i.inputs[0], image = rows.def->is<Reshape>() ? rows.def->inputs[0] : Value{};
+    if (!in_groups_ || op.axis != 2 || !image || !last_of_.contains(image.def)) return {};
+    const Dims& from = image.dims();
+    Dim groups = rows.dims()[1], channels = floordiv(from[1], groups);
+    bool are_groups = from[0] == rows.dims()[0] && known_equal(channels * groups, from[1]) && !known_equal(groups, 1);
+    if (!are_groups || !channels.is_multiple_of(4)) return {};
+    Dims dims{from[0], product({from.begin() + 2, from.end()}), groups, channels};
+    Value split = insert(i, Reshape{.dims = dims}, {last_form(i, image)});
+    return insert(i, op, {insert(i, Transpose{.permutation = {0, 2, 1, 3}}, {split})});
+  }
+  /// Returns the channels-last image made of `groups`; null if the result of `i` is no image.
+  Value image_of(Instruction& i, Value groups) {
+    const Dims& own = i.types[0].shape.dims;
+    if (own[1] == groups.dims()[1]) return {};
+    return insert(i, Reshape{.dims = permuted(own)}, {insert(i, Transpose{.permutation = {0, 2, 1, 3}}, {groups})});
   }
 
   template <class T>
@@ -227,12 +268,16 @@ class LayoutChange {
   }
 
   Module& module_;
-  std::unordered_map<const Instruction*, Value> last_of_;  // channels-first instruction -> its channels-last form
+  bool in_groups_;
+  std::unordered_map<const Instruction*, Value> last_of_;     // channels-first instruction -> its channels-last form
+  std::unordered_map<const Instruction*, Value> grouped_of_;  // instruction -> the result of grouped()
   bool changed_ = false;
 };
 
 }  // namespace
 
-bool channels_last(Module& module) { return LayoutChange(module).run() && (shorten_chains(module), true); }
+bool channels_last(Module& module, bool in_groups) {
+  return LayoutChange(module, in_groups).run() && (shorten_chains(module), true);
+}
 
 }  // namespace weft

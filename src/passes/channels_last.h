@@ -8,6 +8,7 @@ namespace weft {
 /// after each. Moves the transposes past later instructions, such as elementwise ones and concat, so that most cancel.
 /// Keeps a transpose before an instruction that needs channels-first, and shortens chains of views.
 ///     %y = relu(conv %x)   ->   %l = relu(conv {channels_last} transpose %x); %y = transpose %l
-bool channels_last(Module& module);
+/// `in_groups`: a norm over groups of channels, too, works on channels last; only GPUs have kernels for this.
+bool channels_last(Module& module, bool in_groups);
 
 }  // namespace weft

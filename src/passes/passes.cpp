@@ -103,6 +103,10 @@ bool precision(Module& module, const PassContext& context, PassCounts&) {
   return reduce_precision(module, context.precision, context.keep_f32, multiplies(context.precision, context.chip));
 }
 
+bool layouts(Module& module, const PassContext& context, PassCounts&) {
+  return channels_last(module, !is_cpu(context.chip.kind));
+}
+
 bool gates(Module& module, const PassContext& context, PassCounts&) { return split_gates(module, context); }
 
 /// Shards, then normalises, which shortens the chains of slices and gathers that sharding adds.

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/build.h"
-
 namespace weft {
 namespace {
 
@@ -36,7 +34,6 @@ class RowsLast {
       else if (const auto* op = i.as<TopK>()) along_axis(i, *op);
       else if (const auto* op = i.as<ArgReduce>()) along_axis(i, *op);
       else if (const auto* op = i.as<Reduce>()) reduce_neighbours(i, *op);
-      else if (const auto* op = i.as<Normalize>()) normalize_one_axis(i, *op);
     }
     return changed_;
   }
@@ -94,15 +91,6 @@ class RowsLast {
     std::ranges::sort(op.axes);
     bool are_neighbours = op.axes.back() - op.axes.front() + 1 == static_cast<int64_t>(op.axes.size());
     return are_neighbours && std::ranges::is_sorted(stay) ? std::optional(op) : std::nullopt;
-  }
-
-  void normalize_one_axis(Instruction& i, Normalize op) {
-    const Dims& dims = i.inputs[0].dims();
-    if (op.axis + 1 == static_cast<int64_t>(dims.size())) return;
-    Dims merged(dims.begin(), dims.begin() + op.axis);
-    merged.push_back(product({dims.begin() + op.axis, dims.end()}));
-    Value y = insert(i, op, insert(i, Reshape{.dims = merged}, i.inputs[0]));
-    replace(i, 0, insert(i, Reshape{.dims = dims}, y));
   }
 
   Module& module_;

@@ -69,3 +69,32 @@ def test_open_sizes(sizes, tmp_path):
 def test_short_rows_stay_whole(tmp_path):
     kernels = verify(tmp_path, "gfx942", list(NODES), [2, 6, 16, 15], "f32")
     assert not any("_parts" in kernel for kernel in kernels), kernels
+
+
+def groups_model(groups, channels, spatial, mean):
+    """Between two convolutions: a group norm, whose operand has about this mean, with gain, bias and SiLU."""
+    rng = np.random.default_rng(groups + channels)
+    total, taps = groups * channels, (1,) * len(spatial)
+    shapes = {"w": (total, 3, *taps), "far": (total,), "gain": (total,), "bias": (total,), "v": (4, total, *taps)}
+    weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    weights["far"] += mean
+    nodes = [("Conv", "x w far", "c", {}), ("GroupNormalization", "c gain bias", "g", {"num_groups": groups}), ("Sigmoid", "g", "s", {}),
+             ("Mul", "g s", "m", {}), ("Conv", "m v", "y", {}), ("Add", "m c", "sum", {})]
+    graph = helper.make_graph([helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes], "groups",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, *spatial])],
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "sum")],
+                              [numpy_helper.from_array(v, k) for k, v in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9)
+
+
+@pytest.mark.parametrize(("groups", "channels", "spatial"), [(4, 1, (5, 7)), (2, 3, (5, 7)), (2, 4, (67, 62)), (3, 5, (9,)), (2, 8, (37,)), (3, 12, (9, 11)),
+                                                             (2, 16, (3, 5, 7)), (2, 4, (1, 1))])
+@pytest.mark.parametrize(("chip", "precision"), [("gfx1100", "f32"), ("gfx942", "f16")])
+def test_groups_of_channels(chip, precision, groups, channels, spatial, tmp_path):
+    mean = 100 if precision == "f32" else 1  # f16 stores the operand: near 100 its numbers are 0.06 apart
+    onnx.save(groups_model(groups, channels, spatial, mean), tmp_path / "groups.onnx")
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", tmp_path / "groups.onnx", "--device", "amd:0", "--at", "n=3",
+                                     "--precision", precision, *(["--norm", "1e-2"] if precision != "f32" else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    fused = [k["kernel"] for k in kernels if k["kernel"].startswith("layer_norm_mul_add_sigmoid_mul")]
+    assert len(fused) == (channels % 4 == 0), kernels
