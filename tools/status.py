@@ -342,6 +342,8 @@ def zoo_gpu(rows, page):
     """Returns a table of the zoo on GPUs, slowest relative to PyTorch first."""
     rows = [row for row in rows if row["what"] == "zoo beside PyTorch on a GPU" and "ms" in row["values"]]
     rows = list(best(rows, lambda row: (row["of"]["network"], row["of"]["batch"])).values())
+    if not rows:
+        return "\n\nNot measured yet: `python bench/zoo.py --gpu --out FILE`.\n\n"
     lines = []
     for row in sorted(rows, key=gpu_ratio, reverse=True):
         time, mode = fastest(row["peers"]["pytorch"])
