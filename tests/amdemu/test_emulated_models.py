@@ -188,6 +188,45 @@ def test_rows_masked_by_the_lowest_number(chip, tmp_path):
     assert any(kernel["kernel"].startswith("attention_f16") for kernel in kernels)
 
 
+def attention_in_windows(outer, heads, keys, d, masks):
+    """Returns attention of tensors [batch, *outer, heads, keys, d] with an open batch, as exporters write it: keys are
+    scaled before the transpose, and each mask is added to the scores."""
+    g = main_kernels.Graph()
+    axes = ["batch", *outer, *([heads] if heads else [])]
+    q, k, v = (g.stored(name, *axes, keys, d) for name in ("q", "k", "v"))
+    last = len(axes)
+    k = g.node("Mul", k, g.constant("scale", np.float32([d**-0.5])))
+    scores = g.node("MatMul", q, g.node("Transpose", k, perm=[*range(last), last + 1, last]))
+    for i, sizes in enumerate(masks):
+        scores = g.node("Add", scores, g.input(f"mask{i}", *sizes))
+    y = g.node("MatMul", g.node("Softmax", scores, axis=-1), v)
+    g.output(g.node("Transpose", y, perm=[*range(last - 1), last, last - 1, last + 1]))
+    return g
+
+
+WINDOWS = {
+    "3 axes": attention_in_windows([], None, 20, 24, [[20, 20], ["batch", 1, 20]]),
+    "5 axes": attention_in_windows([4], 3, 9, 16, [[1, 3, 9, 9]]),
+    "5 axes, masks of windows": attention_in_windows([4], 3, 9, 16, [[3, 9, 9], [1, 4, 1, 9, 9]]),
+    "5 axes, masks of images": attention_in_windows([4], 3, 9, 16, [["batch", 1, 1, 1, 9]]),
+    "6 axes": attention_in_windows([2, 3], 2, 17, 8, [[2, 17, 17], [2, 1, 1, 17, 1], ["batch", 1, 1, 2, 1, 17]]),
+}
+
+
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_attention_in_windows(name, tmp_path):
+    """One kernel computes attention with any number of batch axes, also with masks that differ along some of them."""
+    path = save(WINDOWS[name], tmp_path / "windows.onnx")
+    for chip, device in (("gfx1100", "amd:0"), ("gfx942", "amd:0"), ("gfx942", "cpu")):
+        for precision, words in (("f32", []), ("f16", ["--norm", "1e-2"])):
+            done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", path, "--at", "batch=2", "--device", device,
+                                             "--precision", precision, *words)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert device == "cpu" or any(k["kernel"].startswith(f"attention_{precision}") for k in kernels), kernels
+            assert not any(k["kernel"].startswith(("dot", "softmax")) for k in kernels), kernels
+
+
 def test_sizes_in_inputs(tmp_path):
     """The length of a cache is the value of an input: this value is read before each run, even if nothing else has
     changed."""
