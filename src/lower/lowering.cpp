@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -263,6 +264,23 @@ static void poison_strides(View& view) {
   }
 }
 
+/// Returns the order of axes in which a copy of `view` makes the reshape `i` possible. An axis of stride 1 is last where
+/// it can be, so that images stored channels-last stay so.
+static std::vector<size_t> order_of_copy(const View& view, const Instruction& i) {
+  std::vector<size_t> order(view.dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t axis = 0; axis + 1 < order.size() && !i.users.empty(); ++axis) {
+    if (!known_equal(view.strides[axis], 1) || known_equal(view.dims[axis], 1)) continue;
+    View copy = view;
+    std::vector<size_t> last = order;
+    std::rotate(last.begin() + axis, last.begin() + axis + 1, last.end());
+    Dim stride = 1;
+    for (size_t at : std::views::reverse(last)) copy.strides[at] = std::exchange(stride, stride * view.dims[at]);
+    if (apply_view(copy, i)) return last;
+  }
+  return order;
+}
+
 /// Finds the view by walking up the chain of view operators and down again; recursion could overflow the stack.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
@@ -278,7 +296,12 @@ View Lowering::view_of(Value value) {
   for (; !chain.empty(); chain.pop_back()) {
     const Instruction& i = *chain.back();
     auto next = apply_view(view, i);
-    if (!next) next = apply_view(copy_of(view, i.inputs[0], "strides cannot express this view"), i);
+    if (!next) {
+      std::vector<size_t> order = order_of_copy(view, i), back(order.size());
+      for (size_t axis = 0; axis < order.size(); ++axis) back[order[axis]] = axis;
+      View copy = copy_of(permuted(view, order), i.inputs[0], "strides cannot express this view");
+      next = apply_view(permuted(copy, back), i);
+    }
     view = *next;
     if (knobs().checked) poison_strides(view);
     all_.views[&i] = {view};

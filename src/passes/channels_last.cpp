@@ -141,7 +141,7 @@ class LayoutChange {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
     if (is_elementwise(i) || i.is<Concat>()) {
-      bool is_image = i.inputs[0].rank() >= 4 && std::ranges::any_of(i.inputs, is_transposed);
+      bool is_image = i.inputs[0].rank() >= 4 && std::ranges::any_of(i.inputs, lies_last);
       return (is_image || std::ranges::any_of(i.inputs, has)) &&
              std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || lies_last(v) || is_small(v); });
     }
@@ -155,13 +155,13 @@ class LayoutChange {
     const auto* op = value.def->as<Transpose>();
     return op && op->permutation == to_first(value.rank());
   }
-  /// True for an image made of rows: reshape(transpose(x[batch, pixels, channels])).
+  /// True for an image made of rows or windows: reshape(transpose(x[batch, pixels..., channels])).
   static bool is_made_of_rows(Value value) {
     if (!value.def->is<Reshape>()) return false;
     Value rows = value.def->inputs[0];
     const auto* op = rows.def->as<Transpose>();
-    return op && op->permutation == std::vector<int64_t>{0, 2, 1} && rows.dims()[0] == value.dims()[0] &&
-           rows.dims()[1] == value.dims()[1];
+    return op && rows.rank() > 2 && op->permutation[0] == 0 && op->permutation[1] == rows.rank() - 1 &&
+           value.rank() > 2 && rows.dims()[0] == value.dims()[0] && rows.dims()[1] == value.dims()[1];
   }
 
   /// True for constants and broadcasts, also reshaped or transposed, which are cheap to transpose.
