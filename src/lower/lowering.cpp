@@ -264,21 +264,19 @@ static void poison_strides(View& view) {
   }
 }
 
-/// Returns the order of axes in which a copy of `view` makes the reshape `i` possible. An axis of stride 1 is last where
-/// it can be, so that images stored channels-last stay so.
+/// Returns the order of axes in which a copy of `view` makes the reshape `i` possible. Images that are stored
+/// channels-last stay so if the reshape keeps the axis of channels.
 static std::vector<size_t> order_of_copy(const View& view, const Instruction& i) {
   std::vector<size_t> order(view.dims.size());
   std::iota(order.begin(), order.end(), 0);
-  for (size_t axis = 0; axis + 1 < order.size() && !i.users.empty(); ++axis) {
-    if (!known_equal(view.strides[axis], 1) || known_equal(view.dims[axis], 1)) continue;
-    View copy = view;
-    std::vector<size_t> last = order;
-    std::rotate(last.begin() + axis, last.begin() + axis + 1, last.end());
-    Dim stride = 1;
-    for (size_t at : std::views::reverse(last)) copy.strides[at] = std::exchange(stride, stride * view.dims[at]);
-    if (apply_view(copy, i)) return last;
-  }
-  return order;
+  bool is_image = !i.users.empty() && order.size() > 3 && i.types[0].shape.dims.size() > 3;
+  if (!is_image || !known_equal(view.strides[1], 1) || known_equal(view.dims[1], 1)) return order;
+  std::vector<size_t> last = order;
+  std::rotate(last.begin() + 1, last.begin() + 2, last.end());
+  View copy = view;
+  Dim stride = 1;
+  for (size_t axis : std::views::reverse(last)) copy.strides[axis] = std::exchange(stride, stride * view.dims[axis]);
+  return apply_view(copy, i) ? last : order;
 }
 
 /// Finds the view by walking up the chain of view operators and down again; recursion could overflow the stack.

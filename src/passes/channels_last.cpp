@@ -208,8 +208,11 @@ class LayoutChange {
     auto found = last_of_.find(value.def);
     if (found != last_of_.end()) return found->second;
     if (is_transposed(value)) return value.def->inputs[0];
-    if (is_made_of_rows(value))
-      return insert(user, Reshape{.dims = permuted(value.dims())}, {value.def->inputs[0].def->inputs[0]});
+    if (is_made_of_rows(value)) {
+      Value rows = value.def->inputs[0];
+      Value last = insert(user, Transpose{.permutation = to_last(rows.rank())}, {rows});
+      return insert(user, Reshape{.dims = permuted(value.dims())}, {last});
+    }
     return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});
   }
 
