@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -264,21 +263,6 @@ static void poison_strides(View& view) {
   }
 }
 
-/// Returns the order of axes in which a copy of `view` makes the reshape `i` possible. Images that are stored
-/// channels-last stay so if the reshape keeps the axis of channels.
-static std::vector<size_t> order_of_copy(const View& view, const Instruction& i) {
-  std::vector<size_t> order(view.dims.size());
-  std::iota(order.begin(), order.end(), 0);
-  bool is_image = !i.users.empty() && order.size() > 3 && i.types[0].shape.dims.size() > 3;
-  if (!is_image || !known_equal(view.strides[1], 1) || known_equal(view.dims[1], 1)) return order;
-  std::vector<size_t> last = order;
-  std::rotate(last.begin() + 1, last.begin() + 2, last.end());
-  View copy = view;
-  Dim stride = 1;
-  for (size_t axis : std::views::reverse(last)) copy.strides[axis] = std::exchange(stride, stride * view.dims[axis]);
-  return apply_view(copy, i) ? last : order;
-}
-
 /// Finds the view by walking up the chain of view operators and down again; recursion could overflow the stack.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
@@ -294,12 +278,7 @@ View Lowering::view_of(Value value) {
   for (; !chain.empty(); chain.pop_back()) {
     const Instruction& i = *chain.back();
     auto next = apply_view(view, i);
-    if (!next) {
-      std::vector<size_t> order = order_of_copy(view, i), back(order.size());
-      for (size_t axis = 0; axis < order.size(); ++axis) back[order[axis]] = axis;
-      View copy = copy_of(permuted(view, order), i.inputs[0], "strides cannot express this view");
-      next = apply_view(permuted(copy, back), i);
-    }
+    if (!next) next = apply_view(copy_of(view, i.inputs[0], "strides cannot express this view"), i);
     view = *next;
     if (knobs().checked) poison_strides(view);
     all_.views[&i] = {view};

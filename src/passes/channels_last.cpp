@@ -77,6 +77,7 @@ class LayoutChange {
     if (const auto* op = i.as<Pool>()) return windowed(i, *op);
     if (Value image = normed_image(i)) return renormed(i, *i.inputs[0].def, image);
     if (Value image = shuffled_image(i)) return shuffled(i, image);
+    if (i.result().rank() >= 4 && !i.users.empty() && is_made_of_rows(i.result())) return last_form(i, i.result());
     if (i.types.size() != 1 || !carries(i)) return {};
     return followed(i);
   }
@@ -141,7 +142,7 @@ class LayoutChange {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
     if (is_elementwise(i) || i.is<Concat>()) {
-      bool is_image = i.inputs[0].rank() >= 4 && std::ranges::any_of(i.inputs, lies_last);
+      bool is_image = i.inputs[0].rank() >= 4 && std::ranges::any_of(i.inputs, is_transposed);
       return (is_image || std::ranges::any_of(i.inputs, has)) &&
              std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || lies_last(v) || is_small(v); });
     }
@@ -209,8 +210,7 @@ class LayoutChange {
     if (found != last_of_.end()) return found->second;
     if (is_transposed(value)) return value.def->inputs[0];
     if (is_made_of_rows(value)) {
-      Value rows = value.def->inputs[0];
-      Value last = insert(user, Transpose{.permutation = to_last(rows.rank())}, {rows});
+      Value rows = value.def->inputs[0], last = insert(user, Transpose{to_last(rows.rank())}, {rows});
       return insert(user, Reshape{.dims = permuted(value.dims())}, {last});
     }
     return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});

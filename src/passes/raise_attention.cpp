@@ -39,13 +39,11 @@ std::optional<Scores> match_scores(Value value) {
   std::iota(scores.order.begin(), scores.order.end(), 0);
   if (const auto* turn = kt.def->as<Transpose>()) {
     scores.order = turn->permutation;
-    Scaled before = without_scale(kt.def->inputs[0]);
-    kt = before.x;
-    k_factor *= before.factor;
+    auto [before, factor_before] = without_scale(kt.def->inputs[0]);
+    kt = before, k_factor *= factor_before;
   }
   std::swap(scores.order.end()[-1], scores.order.end()[-2]);
-  scores.q = q;
-  scores.kt = kt;
+  scores.q = q, scores.kt = kt;
   scores.scale = factor * q_factor * k_factor;
   return scores;
 }
@@ -78,8 +76,9 @@ Value reshaped_mask(Module& module, Value mask, const Dims& from, const Dims& to
 
 /// True for a reshape of scores that only joins or splits axes of the batch.
 bool keeps_matrices(const Instruction& i) {
+  if (!i.is<Reshape>()) return false;
   const Dims &from = i.inputs[0].dims(), &to = i.types[0].shape.dims;
-  return i.is<Reshape>() && from.size() > 3 && to.size() > 3 && std::equal(from.end() - 3, from.end(), to.end() - 3);
+  return from.size() > 3 && to.size() > 3 && std::equal(from.end() - 3, from.end(), to.end() - 3);
 }
 
 /// Matches scores, scores + mask, or select(mask, scores, -huge), with at most `depth` masks and reshapes.
