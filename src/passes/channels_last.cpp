@@ -79,6 +79,7 @@ class LayoutChange {
     if (const auto* op = i.as<Pool>()) return windowed(i, *op);
     if (Value image = normed_image(i)) return renormed(i, *i.inputs[0].def, image);
     if (Value image = shuffled_image(i)) return shuffled(i, image);
+    if (i.result().rank() >= 4 && !i.users.empty() && is_made_of_rows(i.result())) return last_form(i, i.result());
     if (i.types.size() != 1 || !carries(i)) return {};
     return followed(i);
   }
@@ -196,13 +197,13 @@ class LayoutChange {
     const auto* op = value.def->as<Transpose>();
     return op && op->permutation == to_first(value.rank());
   }
-  /// True for an image made of rows: reshape(transpose(x[batch, pixels, channels])).
+  /// True for an image made of rows or windows: reshape(transpose(x[batch, pixels..., channels])).
   static bool is_made_of_rows(Value value) {
     if (!value.def->is<Reshape>()) return false;
     Value rows = value.def->inputs[0];
     const auto* op = rows.def->as<Transpose>();
-    return op && op->permutation == std::vector<int64_t>{0, 2, 1} && rows.dims()[0] == value.dims()[0] &&
-           rows.dims()[1] == value.dims()[1];
+    return op && rows.rank() > 2 && op->permutation[0] == 0 && op->permutation[1] == rows.rank() - 1 &&
+           value.rank() > 2 && rows.dims()[0] == value.dims()[0] && rows.dims()[1] == value.dims()[1];
   }
 
   /// True for constants and broadcasts, also reshaped or transposed, which are cheap to transpose.
@@ -249,8 +250,10 @@ class LayoutChange {
     auto found = last_of_.find(value.def);
     if (found != last_of_.end()) return found->second;
     if (is_transposed(value)) return value.def->inputs[0];
-    if (is_made_of_rows(value))
-      return insert(user, Reshape{.dims = permuted(value.dims())}, {value.def->inputs[0].def->inputs[0]});
+    if (is_made_of_rows(value)) {
+      Value rows = value.def->inputs[0], last = insert(user, Transpose{to_last(rows.rank())}, {rows});
+      return insert(user, Reshape{.dims = permuted(value.dims())}, {last});
+    }
     return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});
   }
 

@@ -16,10 +16,12 @@ constexpr double as_good_as_minus_infinity = -1e30;
 
 struct Scores {
   Value q, kt;
+  std::vector<int64_t> order = {};  // the permutation that makes k of kt
   double scale = 1, softcap = 0;
+  std::optional<Value> mask = {};  // added to the scores
 };
 
-/// Matches scale * dot(q, kt), also with scales on the operands or a soft cap.
+/// Matches scale * dot(q, kt), also with a soft cap or with scales on the operands, which may be before a transpose.
 std::optional<Scores> match_scores(Value value) {
   Scores scores;
   auto [inner, factor] = without_scale(value);
@@ -33,32 +35,79 @@ std::optional<Scores> match_scores(Value value) {
   if (!dot || dot->type != inner.def->inputs[0].dtype()) return std::nullopt;
   auto [q, q_factor] = without_scale(inner.def->inputs[0]);
   auto [kt, k_factor] = without_scale(inner.def->inputs[1]);
-  scores.q = q;
-  scores.kt = kt;
+  scores.order.resize(kt.rank());
+  std::iota(scores.order.begin(), scores.order.end(), 0);
+  if (const auto* turn = kt.def->as<Transpose>()) {
+    scores.order = turn->permutation;
+    auto [before, factor_before] = without_scale(kt.def->inputs[0]);
+    kt = before, k_factor *= factor_before;
+  }
+  std::swap(scores.order.end()[-1], scores.order.end()[-2]);
+  scores.q = q, scores.kt = kt;
   scores.scale = factor * q_factor * k_factor;
   return scores;
 }
 
-struct Masked {
-  Scores scores;
-  std::optional<Value> mask;  // added to the scores
-};
+/// Returns the sizes with one batch axis and an axis of heads, which three axes lack.
+Dims four_axes(Dims dims) {
+  if (dims.size() == 3) dims.insert(dims.begin() + 1, 1);
+  for (; dims.size() > 4; dims.erase(dims.begin())) dims[1] = dims[0] * dims[1];
+  return dims;
+}
 
-/// Matches scores, scores + mask, or select(mask, scores, -huge).
-std::optional<Masked> match_masked(Module& module, Value value) {
-  if (auto scores = match_scores(value)) return Masked{*scores, std::nullopt};
+Value with_four_axes(Module& module, Value x) { return reshape(module, x, four_axes(x.dims())); }
+
+/// Returns a mask of scores of sizes `from` for the same scores of sizes `to`, whose batch axes differ. A mask that is
+/// the same for all of the batch stays so.
+Value reshaped_mask(Module& module, Value mask, const Dims& from, const Dims& to) {
+  if (mask.rank() < 3) return mask;
+  Dims dims = mask.dims(), sizes(to.size() - 3, 1);
+  dims.insert(dims.begin(), from.size() - dims.size(), 1);
+  int64_t batch = std::max<int64_t>(from.size() - 3, 1);
+  if (std::any_of(dims.begin(), dims.begin() + batch, [](const Dim& size) { return size != Dim(1); })) {
+    std::copy_n(from.begin(), batch, dims.begin());
+    mask = broadcast(module, mask, dims);
+    std::copy_n(to.begin(), sizes.size(), sizes.begin());
+  }
+  Dims matrices = four_axes(dims);
+  sizes.insert(sizes.end(), matrices.begin() + 1, matrices.end());
+  return reshape(module, mask, sizes);
+}
+
+/// True for a reshape of scores that only joins or splits axes of the batch.
+bool keeps_matrices(const Instruction& i) {
+  if (!i.is<Reshape>()) return false;
+  const Dims &from = i.inputs[0].dims(), &to = i.types[0].shape.dims;
+  return from.size() > 3 && to.size() > 3 && std::equal(from.end() - 3, from.end(), to.end() - 3);
+}
+
+/// Matches scores, scores + mask, or select(mask, scores, -huge), with at most `depth` masks and reshapes.
+std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
+  if (auto scores = match_scores(value)) return scores;
+  if (depth == 0) return std::nullopt;
+  if (keeps_matrices(*value.def)) {
+    auto scores = match_masked(module, value.def->inputs[0], depth - 1);
+    if (scores && scores->mask)
+      scores->mask = reshaped_mask(module, *scores->mask, value.def->inputs[0].dims(), value.dims());
+    return scores;
+  }
+  auto with = [&](std::optional<Scores> scores, Value mask) {
+    scores->mask = scores->mask ? apply(module, Fn::add, {*scores->mask, mask}) : mask;
+    return scores;
+  };
   if (Instruction* sum = as_fn(value, Fn::add)) {
     for (size_t side : {0, 1}) {
-      if (auto scores = match_scores(sum->inputs[side]))
-        return Masked{*scores, without_broadcast(sum->inputs[1 - side])};
+      if (auto scores = match_masked(module, sum->inputs[side], depth - 1))
+        return with(scores, without_broadcast(sum->inputs[1 - side]));
     }
   }
   if (Instruction* select = as_fn(value, Fn::select)) {
     auto hidden = splat_number(select->inputs[2]);
-    auto scores = match_scores(select->inputs[1]);
-    if (!hidden || *hidden > as_good_as_minus_infinity || !scores) return std::nullopt;
+    if (!hidden || *hidden > as_good_as_minus_infinity) return std::nullopt;
+    auto scores = match_masked(module, select->inputs[1], depth - 1);
+    if (!scores) return std::nullopt;
     Value zero = constant(module, value.dtype(), 0), low = constant(module, value.dtype(), *hidden);
-    return Masked{*scores, apply(module, Fn::select, {without_broadcast(select->inputs[0]), zero, low})};
+    return with(scores, apply(module, Fn::select, {without_broadcast(select->inputs[0]), zero, low}));
   }
   return std::nullopt;
 }
@@ -81,25 +130,6 @@ bool are_private(Value probabilities, Instruction* softmax, const Instruction* d
          std::ranges::all_of(softmax->users, [&](Instruction* u) { return u == test || u == probabilities.def; });
 }
 
-Value swapped(Module& module, Value x) {
-  std::vector<int64_t> order(x.rank());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
-  return transpose(module, x, order);
-}
-
-/// Reshapes [batch, rows, columns] to [batch, 1, rows, columns], because attention needs four axes.
-Value with_heads(Module& module, Value x) {
-  if (x.rank() != 3) return x;
-  return reshape(module, x, {x.dims()[0], 1, x.dims()[1], x.dims()[2]});
-}
-
-/// Gives a mask of three axes a batch axis if the scores have four axes, else an axis of heads.
-Value mask_with_heads(Module& module, Value mask, int64_t rank) {
-  if (rank == 3 || mask.rank() != 3) return with_heads(module, mask);
-  return reshape(module, mask, {1, mask.dims()[0], mask.dims()[1], mask.dims()[2]});
-}
-
 /// Returns offset if the mask is 0 where column <= row + offset, hides all other columns, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
@@ -118,22 +148,21 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   Value probabilities = i.inputs[0], v = i.inputs[1];
   int64_t rank = v.rank();
   Instruction* softmax = match_softmax(probabilities);
-  if (!softmax || (rank != 3 && rank != 4) || !are_private(probabilities, softmax, &i)) return std::nullopt;
+  if (!softmax || rank < 3 || !are_private(probabilities, softmax, &i)) return std::nullopt;
   const auto* op = softmax->as<Softmax>();
   if (op->axis != rank - 1 || op->logarithm) return std::nullopt;
-  auto masked = match_masked(module, softmax->inputs[0]);
-  if (!masked) return std::nullopt;
-  Scores& s = masked->scores;
-  if (s.q.dtype() != dot->type || s.kt.dtype() != dot->type || v.dtype() != dot->type) return std::nullopt;
-  Attention attention{.scale = s.scale, .softcap = s.softcap};
-  std::vector<Value> operands = {with_heads(module, s.q), with_heads(module, swapped(module, s.kt)),
-                                 with_heads(module, v)};
-  if (masked->mask) {
-    if (auto offset = causal_offset(*masked->mask)) {
+  auto s = match_masked(module, softmax->inputs[0]);
+  if (!s || s->q.dtype() != dot->type || s->kt.dtype() != dot->type || v.dtype() != dot->type) return std::nullopt;
+  Attention attention{.scale = s->scale, .softcap = s->softcap};
+  std::vector<Value> operands = {with_four_axes(module, s->q),
+                                 with_four_axes(module, transpose(module, s->kt, s->order)), with_four_axes(module, v)};
+  if (s->mask) {
+    if (auto offset = causal_offset(*s->mask)) {
       attention.causal = true;
       attention.offset = *offset;
     } else {
-      operands.push_back(mask_with_heads(module, *masked->mask, rank));
+      const Dims& scores = softmax->inputs[0].dims();
+      operands.push_back(reshaped_mask(module, *s->mask, scores, four_axes(scores)));
       attention.nan_rows = probabilities.def == softmax;  // false if a select replaces NaN by 0
     }
   }

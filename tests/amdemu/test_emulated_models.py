@@ -188,6 +188,76 @@ def test_rows_masked_by_the_lowest_number(chip, tmp_path):
     assert any(kernel["kernel"].startswith("attention_f16") for kernel in kernels)
 
 
+def attention_in_windows(outer, heads, keys, d, masks):
+    """Returns attention of tensors [batch, *outer, heads, keys, d] with an open batch, as exporters write it: keys are
+    scaled before the transpose, and each mask is added to the scores."""
+    g = main_kernels.Graph()
+    axes = ["batch", *outer, *([heads] if heads else [])]
+    q, k, v = (g.stored(name, *axes, keys, d) for name in ("q", "k", "v"))
+    last = len(axes)
+    k = g.node("Mul", k, g.constant("scale", np.float32([d**-0.5])))
+    scores = g.node("MatMul", q, g.node("Transpose", k, perm=[*range(last), last + 1, last]))
+    for i, sizes in enumerate(masks):
+        scores = g.node("Add", scores, g.input(f"mask{i}", *sizes))
+    y = g.node("MatMul", g.node("Softmax", scores, axis=-1), v)
+    g.output(g.node("Transpose", y, perm=[*range(last - 1), last, last - 1, last + 1]))
+    return g
+
+
+def image_of_windows():
+    """Returns a model that splits an image into windows, joins windows to an image again, and convolves it."""
+    g = main_kernels.Graph()
+    x = g.node("Conv", g.input("x", "batch", 4, 6, 20), g.weight("first", 8, 4, 1, 1))
+    for i, (split, order) in enumerate((([0, 8, 2, 3, 5, 4], [0, 2, 4, 3, 5, 1]), ([0, 8, 3, 2, 4, 5], [0, 3, 5, 2, 4, 1]))):
+        x = g.node("Transpose", g.node("Reshape", x, g.constant(f"split{i}", np.array(split))), perm=order)
+        windows = [split[a] for a in order]
+        rows = g.node("Reshape", x, g.constant(f"rows{i}", np.array([0, windows[1] * windows[2], windows[3] * windows[4], 8])))
+        rows = g.node("Add", rows, g.node("MatMul", rows, g.weight(f"mix{i}", 8, 8)))
+        x = g.node("Reshape", rows, g.constant(f"apart{i}", np.array(windows)))
+        x = g.node("Transpose", x, perm=[order.index(a) for a in range(6)])
+        x = g.node("Reshape", x, g.constant(f"image{i}", np.array([0, 8, 6, 20])))
+    x = g.node("Mul", x, g.weight("scale", 1, 8, 1, 1))
+    g.output(g.node("Conv", x, g.weight("filter", 8, 8, 3, 3), pads=[1, 1, 1, 1]))
+    return g
+
+
+WINDOWS = {
+    "3 axes": attention_in_windows([], None, 20, 24, [[20, 20], ["batch", 1, 20]]),
+    "5 axes": attention_in_windows([4], 3, 9, 16, [[1, 3, 9, 9]]),
+    "5 axes, masks of windows": attention_in_windows([4], 3, 9, 16, [[3, 9, 9], [1, 4, 1, 9, 9]]),
+    "5 axes, masks of images": attention_in_windows([4], 3, 9, 16, [["batch", 1, 1, 1, 9]]),
+    "6 axes": attention_in_windows([2, 3], 2, 17, 8, [[2, 17, 17], [2, 1, 1, 17, 1], ["batch", 1, 1, 2, 1, 17]]),
+}
+
+
+def verified_windows(graph, folder):
+    """Compares the CPU and emulated GPUs with ref; yields each precision on a GPU with the kernels that ran."""
+    path = save(graph, folder / "windows.onnx")
+    for chip, device in (("gfx1100", "amd:0"), ("gfx942", "amd:0"), ("gfx942", "cpu")):
+        for precision, words in (("f32", []), ("f16", ["--norm", "1e-2"])):
+            done, kernels = emulated.counted(chip, folder, "weft", "verify", path, "--at", "batch=2", "--device", device,
+                                             "--precision", precision, *words)
+            assert done.returncode == 0, done.stdout + done.stderr
+            if device != "cpu":
+                yield precision, kernels
+
+
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_attention_in_windows(name, tmp_path):
+    """One kernel computes attention with any number of batch axes, also with masks that differ along some of them."""
+    for precision, kernels in verified_windows(WINDOWS[name], tmp_path):
+        assert any(k["kernel"].startswith(f"attention_{precision}") for k in kernels), kernels
+        assert not any(k["kernel"].startswith(("dot", "softmax")) for k in kernels), kernels
+
+
+def test_image_of_windows(tmp_path):
+    """A copy that joins windows to an image stores channels last, so that only the input is copied to this layout."""
+    assert len(list(verified_windows(image_of_windows(), tmp_path))) == 4
+    plan = emulated.run("gfx942", "weft-plan", tmp_path / "windows.onnx", "amd:gfx942").stdout
+    assert plan.count("its reader needs channels side by side") == 1, plan
+
+
 def test_sizes_in_inputs(tmp_path):
     """The length of a cache is the value of an input: this value is read before each run, even if nothing else has
     changed."""
