@@ -2,6 +2,7 @@
 #include "base/numeric.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 

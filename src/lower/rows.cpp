@@ -10,6 +10,7 @@
 #include "lower/gpu/row_parts.h"
 #include "lower/lowering.h"
 #include "ops/reduce.h"
+#include "ops/views.h"
 
 namespace weft {
 namespace {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/build.h"
+
 namespace weft {
 namespace {
 
