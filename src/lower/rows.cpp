@@ -62,8 +62,7 @@ bool reads_columns(Lowering& lowering, const Region& region) {
   return !is_dense(last) && !known_equal(rows.dims[last], 1) && std::ranges::any_of(outer, is_dense);
 }
 
-/// If the row kernel cannot read the operand along rows: moves the prologue to a loop of its own; or, without a
-/// prologue, copies the operand.
+/// If the kernel cannot read along rows: moves the prologue to a loop of its own or, without one, copies the operand.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
   Value input = region.anchor->inputs[0];
