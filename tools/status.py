@@ -609,11 +609,12 @@ def node_cases(rows, page):
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
         return "not counted yet through the public interface."
-    parts = []
+    places = collections.defaultdict(list)
     for row in rows:
         total = sum(row["values"].get(key, 0) for key in ("right", "wrong", "refused"))
         precision = f" in {row['of']['precision']}" if "precision" in row["of"] else ""
-        parts.append(f"{row['values']['right']:,} of {total:,} right on `{row['of']['device']}`{precision}")
+        places[f"{row['values']['right']:,} of {total:,} right"].append(f"`{row['of']['device']}`{precision}")
+    parts = [f"{count} on {', '.join(devices)}" for count, devices in places.items()]
     return f"{', '.join(parts)}, through {rows[0]['of']['through']}."
 
 
