@@ -299,9 +299,13 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
         }
         if (next - done < wide && next < end) continue;
         const Acc* first = acc - (col - done);
-        if (step.last && !tile.amx) finish(row, count, done, least(next, block.cols), first, stride);
-        waiting.row = row, waiting.count = step.last ? count : 0, waiting.sums = first;
-        waiting.col = done, waiting.end = least(next, block.cols);
+        const i64 end_col = least(next, block.cols);
+        if constexpr (tile.amx) {
+          waiting.row = row, waiting.count = step.last ? count : 0, waiting.sums = first;
+          waiting.col = done, waiting.end = end_col;
+        } else if (step.last) {
+          finish(row, count, done, end_col, first, stride);
+        }
         done = next;
       }
       row += count;
