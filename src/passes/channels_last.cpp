@@ -138,13 +138,20 @@ class LayoutChange {
     const Dims &dims = groups.dims(), &own = i.types[0].shape.dims;
     bool is_image = own.size() > 2 && own[0] == dims[0] && known_equal(own[1], dims[1] * dims[3]);
     if (i.is<Reshape>()) return is_image ? groups : Value{};
+    auto is_alike = [&](const Value& input) {
+      auto found = grouped_of_.find(input.def);
+      return found != grouped_of_.end() && found->second.dims() == dims;
+    };
+    auto fits = [&](const Value& v) { return is_alike(v) || (is_small(v) && v.dims() == own); };
+    if (!std::ranges::all_of(i.inputs, fits)) return {};
     std::vector<Value> inputs;
     for (const Value& input : i.inputs) {
-      auto found = grouped_of_.find(input.def);
-      bool is_alike = found != grouped_of_.end() && found->second.dims() == dims;
-      if (!is_alike && !(is_small(input) && input.dims() == own)) return {};
-      Value part = is_alike ? found->second : insert(i, Reshape{.dims = {dims[0], dims[1], dims[3], dims[2]}}, {input});
-      inputs.push_back(is_alike ? part : insert(i, Transpose{.permutation = {0, 1, 3, 2}}, {part}));
+      if (is_alike(input)) {
+        inputs.push_back(grouped_of_.at(input.def));
+      } else {
+        Value part = insert(i, Reshape{.dims = {dims[0], dims[1], dims[3], dims[2]}}, {input});
+        inputs.push_back(insert(i, Transpose{.permutation = {0, 1, 3, 2}}, {part}));
+      }
     }
     return insert(i, i.op, inputs);
   }
