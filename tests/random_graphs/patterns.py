@@ -83,6 +83,36 @@ def spelt_attention(d):
     return d.add("Reshape", tokens_first, np.array([*batch[:-1], queries, heads * width], np.int64))
 
 
+# --- merge_branches
+
+
+def branches(d):
+    """Draws a sum of convolutions of one value, with scales and biases per channel and perhaps the value itself."""
+    channels, axes = d.random.choice([(4, 2), (6, 2), (4, 1)])
+    groups = d.random.choice([1, 1, 2, channels])
+    dilation, stride = d.random.choice([(1, 1), (1, 1), (2, 1), (1, 2)])
+    x = d.input((2, channels, *d.random.choice([(9, 7), (5, 6), (8, 8)])[:axes]))
+
+    def scaled(y):
+        for name in ("Mul", "Add"):
+            if d.random.random() < 0.7:
+                y = d.add(name, y, d.array((channels, *[1] * axes)))
+        return y
+
+    terms = []
+    for taps in d.random.choice([(3, 1), (3, 3), (5, 3, 1), (1, 3)]):
+        w = d.array((channels, channels // groups, *[taps] * axes))
+        pads = [taps // 2 * dilation] * 2 * axes
+        terms.append(scaled(d.add("Conv", x, w, pads=pads, dilations=[dilation] * axes, strides=[stride] * axes, group=groups)))
+    if stride == 1 and d.random.random() < 0.5:
+        terms.append(scaled(x))
+    d.random.shuffle(terms)
+    y = terms[0]
+    for term in terms[1:]:
+        y = d.add("Add", y, term)
+    return y
+
+
 # --- simplify_algebra
 
 
@@ -383,7 +413,7 @@ def long_rows(d):
 
 
 ALL = [
-    spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
+    spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, long_rows,
