@@ -5,8 +5,8 @@
 /// [group][channel out][tap][channel in]. No im2col matrix is built: each thread computes the addresses of its piece of
 /// a row.
 ///
-///     conv_gpu<f16, default_block_tile<f16>, true>(WEFT_LAUNCH, sizes, x, w, [&](i64 group, i64 row, i64 col, auto v,
-///         auto lanes) WEFT_LAMBDA { ... });
+///     conv_gpu<f16, default_block_tile<f16>, true, ConvWalk::any>(WEFT_LAUNCH, sizes, x, w, [&](i64 group, i64 row,
+///         i64 col, auto v, auto lanes) WEFT_LAMBDA { ... });
 
 #include "gemm_gpu.h"
 #include "window.h"
@@ -14,9 +14,17 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
+/// How the threads of a block advance along k.
+enum class ConvWalk {
+  any,     ///< by divisions: a tap may have fewer channels than a thread advances at once
+  taps,    ///< all channels of a tap, then the next tap
+  pieces,  ///< 128 bytes of channels of all taps, then the next 128 bytes (ConvPieces)
+  pixels,  ///< one tap, and pixel i of the result is the product of pixel i of the input
+};
+
 /// The input, seen as the rows of a matrix. `Whole`: the channels of a tap are a multiple of a vector's lanes, so no
-/// vector spans two taps. `Few`: a tap may have fewer channels than a thread advances at once. `Padded`: pixels outside
-/// the images are the vector at `outside`, not zero.
+/// vector spans two taps. `Few`: ConvWalk::any. `Padded`: pixels outside the images are the vector at `outside`, not
+/// zero.
 template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true, whole_vectors = Whole;
@@ -124,17 +132,116 @@ struct ConvRows {
   }
 };
 
+#ifdef WEFT_WARP_GROUPS
+/// The most taps of ConvPieces: a bit for each.
+inline constexpr int most_piece_taps = 32;
+
+/// The input of a convolution that is not transposed, for a ring of k steps of 128 bytes (gemm_wgmma.h): first the same
+/// channels of all taps, then the next channels. So all taps of a large image read its lines while they are in the L2
+/// cache. A row knows which of its taps are inside the image, and shared memory holds the distances of taps: a copy
+/// costs few instructions, which a step of k has no time for.
+template <class T>
+struct ConvPieces {
+  static constexpr bool k_first = false, direct = true, has_gaps = true, whole_vectors = true;
+  static constexpr int piece = 128 / sizeof(T);
+  const ConvSizes& s;
+  const WEFT_GLOBAL T* x;
+  Shared<i64> distances;  // of each tap's pixel from the pixel of tap 0, in elements
+  u32 taps;
+
+  /// The address of tap 0, and a bit for each tap that is inside the image.
+  struct Row {
+    const WEFT_GLOBAL T* first;
+    u32 inside;
+  };
+  struct Walk {
+    u32 tap;
+    i32 channel;
+    i64 offset;
+  };
+  /// Writes the distances; all threads call it before the first use of this object.
+  WEFT_INLINE void begin() const {
+    const u32 tap = u32(thread_id()), width = u32(s.kernel[2]), height = u32(s.kernel[1]), line = tap / width;
+    const i64 d = line / height * s.dilation[0], h = line % height * s.dilation[1], w = tap % width * s.dilation[2];
+    if (tap < taps) distances[tap] = ((d * s.in[1] + h) * s.in[2] + w) * s.pixel;
+    barrier();
+  }
+  WEFT_INLINE Row row(i64 group, i64 row) const {
+    const auto from = ConvRows<T, true, false, false, T>{s, x, nullptr}.row(group, row);
+    const auto is_inside = [&](int d, int t) WEFT_LAMBDA {
+      return u32(from.at[d] + t * i32(s.dilation[d])) < u32(s.in[d]);
+    };
+    u32 line = 0, inside = 0, tap = 0;
+    WEFT_NO_UNROLL for (int w = 0; w < s.kernel[2]; w++) line |= u32(is_inside(2, w)) << w;
+    WEFT_NO_UNROLL for (int d = 0; d < s.kernel[0]; d++) {
+      WEFT_NO_UNROLL for (int h = 0; h < s.kernel[1]; h++, tap += u32(s.kernel[2])) {
+        inside |= is_inside(0, d) && is_inside(1, h) ? line << tap : 0;
+      }
+    }
+    return {from.first, inside};
+  }
+  WEFT_INLINE Walk walk(i64 k) const {
+    const u32 step = u32(k) / piece, first = step / taps, tap = step - first * taps;
+    const i32 channel = i32(first * piece + u32(k) % piece);
+    return {tap, channel, distances[tap] + channel};
+  }
+  WEFT_INLINE void advance(Walk& w, int by) const {
+    if (++w.tap == taps) w.tap = 0, w.channel += by;
+    w.offset = distances[w.tap] + w.channel;
+  }
+  WEFT_INLINE const WEFT_GLOBAL T* at(const Row& r, const Walk& w) const { return r.first + w.offset; }
+  WEFT_INLINE bool is_there(const Row& r, const Walk& w) const { return r.inside >> w.tap & 1; }
+};
+
+/// The weights, read in the order of ConvPieces.
+template <class T>
+struct WeightPieces {
+  static constexpr bool k_first = false, direct = true, has_gaps = false, whole_vectors = true;
+  const ConvPieces<T>& input;
+  const WEFT_GLOBAL T* w;
+  using Row = const WEFT_GLOBAL T*;
+  struct Walk {
+    u32 tap;
+    i32 k;
+  };
+  WEFT_INLINE Row row(i64 group, i64 col) const {
+    return w + (group * input.s.channels_out + col) * (i64(input.taps) * input.s.channels_in);
+  }
+  WEFT_INLINE Walk walk(i64 k) const {
+    const auto at = input.walk(k);
+    return {at.tap, i32(at.tap) * i32(input.s.channels_in) + at.channel};
+  }
+  WEFT_INLINE void advance(Walk& w, int by) const {
+    w.k += i32(input.s.channels_in);
+    if (++w.tap == input.taps) w.tap = 0, w.k += by - i32(input.taps) * i32(input.s.channels_in);
+  }
+  WEFT_INLINE const WEFT_GLOBAL T* at(Row row, const Walk& w) const { return row + w.k; }
+  WEFT_INLINE bool is_there(Row, const Walk&) const { return true; }
+};
+#endif
+
 /// Computes the convolution. Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer.
 /// Rows and `k` are below 2^31.
-template <class T, BlockTile tile, bool Whole, bool Few = true, bool Padded = false, int Lanes = gemm_lanes, class L,
+template <class T, BlockTile tile, bool Whole, ConvWalk Order, bool Padded = false, int Lanes = gemm_lanes, class L,
           class X, class W, class Store>
 WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                           const Store& store, const WEFT_GLOBAL X* outside = nullptr) {
   const i64 k = s.taps() * s.channels_in;
   const GpuGemmSizes sizes{s.groups, s.rows(), s.channels_out, k};
-  const ConvRows<T, Whole, Few, Padded, X> pixels{s, x, outside};
-  if constexpr (Whole && is_same<T, W>) {
-    const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
+  const ConvRows<T, Whole, Order == ConvWalk::any, Padded, X> pixels{s, x, outside};
+  const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
+#ifdef WEFT_WARP_GROUPS
+  if constexpr (Order == ConvWalk::pieces) {
+    alignas(16) WEFT_SHARED i64 distances[most_piece_taps];
+    const ConvPieces<T> pieces{s, x, (Shared<i64>)distances, u32(s.taps())};
+    pieces.begin();
+    gemm_gpu<T, tile, Lanes>(launch, sizes, pieces, WeightPieces<T>{pieces, w}, store);
+  } else
+#endif
+      if constexpr (Order == ConvWalk::pixels) {
+    const auto pixel_at = [&](i64 group, i64 row) WEFT_LAMBDA { return x + row * s.pixel + group * s.channels_in; };
+    gemm_gpu<T, tile, Lanes>(launch, sizes, direct_rows<T, true>(pixel_at), direct_rows<T, true>(row_at), store);
+  } else if constexpr (Whole && is_same<T, W>) {
     gemm_gpu<T, tile, Lanes>(launch, sizes, pixels, direct_rows<T, true>(row_at), store);
   } else {
     const auto weights = [&](i64 group, i64 col, i64 at, auto lanes) WEFT_LAMBDA {

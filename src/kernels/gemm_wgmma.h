@@ -44,8 +44,13 @@ struct SwizzledStage {
     } else {
       const int bytes = int(most(least((left - part() * V) * int(sizeof(T)), 16), 0));
       WEFT_UNROLL for (int i = 0; i < count; i++) {
-        const bool is_there = i < inside && from.is_there(rows[i], walk);
-        if (has_row(i)) copy_async_to(to + u32(i * apart * 128), from.at(rows[i], walk), is_there ? bytes : 0);
+        const bool is_there = bool(i < inside) & from.is_there(rows[i], walk);  // no branch
+        if (!has_row(i)) continue;
+        if constexpr (Operand::whole_vectors) {
+          copy_async_if(to + u32(i * apart * 128), from.at(rows[i], walk), is_there & (bytes > 0));
+        } else {
+          copy_async_to(to + u32(i * apart * 128), from.at(rows[i], walk), is_there ? bytes : 0);
+        }
       }
     }
     from.advance(walk, 128 / sizeof(T));
@@ -114,48 +119,61 @@ struct SumsPlace {
   bool is_inside;
 };
 
-/// Begins the epilogues of vectors I to Count - 1, then ends them in reverse order.
-template <int I, int Count, class Place, class Sums, class Store>
-WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums, const Store& store) {
-  if constexpr (I < Count) {
+/// Begins the epilogues of vectors I to Count - 1, calls `ready`, then ends the epilogues in reverse order.
+template <int I, int Count, class Place, class Ready, class Sums, class Store>
+WEFT_INLINE void store_together(i64 batch, const Place& place, const Ready& ready, const Sums& sums,
+                                const Store& store) {
+  if constexpr (I == Count) {
+    ready();
+  } else {
     const SumsPlace at = place(I);
     const auto end = begin_epilogue(store, batch, at.row, at.col, Full{});
-    store_together<I + 1, Count>(batch, place, sums, store);
+    store_together<I + 1, Count>(batch, place, ready, sums, store);
     const auto eight = sums(I);
     if (at.is_inside) end(eight);
   }
 }
 
-/// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop stores the first sums
-/// and moves later sums down, so the epilogue's code exists only a few times. Columns of C are whole vectors.
-template <class Core, int FM, class Store>
-WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
-                                  const Store& store) {
+/// Elements between the rows of `columns` sums that a wave brings through shared memory, padded to avoid bank conflicts.
+constexpr int turned_stride(int columns) { return columns + 8; }
+
+/// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. Each wave brings 16 rows of `Width`
+/// columns at a time through `shared`, its own memory, where they become vectors along n; meanwhile the operands of the
+/// epilogue are loaded. Rows of C are whole vectors.
+template <class Core, int Width, int FM, class Store>
+WEFT_INLINE void store_group_sums(const typename Core::Sums (&c)[FM], Shared<typename Core::Acc> shared,
+                                  const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const Store& store) {
   using Acc = typename Core::Acc;
-  constexpr int count = Core::c_count, part = count < 16 ? 8 : 16, parts = count / part, all = FM * parts;
-  constexpr int at_once = all % 2 ? 1 : 2, vectors = at_once * part / 8;
-  constexpr bool is_narrow = part == 8;  // 16 columns: all eight sums of a lane are in one half of the rows
-  const int lane = lane_id() % 4;
-  const i64 first = row0 + thread_id() % 128 / 32 * 16 + lane_id() / 4;
-  Acc v[FM * count];
-  WEFT_UNROLL for (int i = 0; i < FM * count; i++) v[i] = c[i / count].v[i % count];
-  const auto sums = [&](int at) WEFT_LAMBDA {
-    Vec<Acc, 2> pairs[4];
-    WEFT_UNROLL for (int i = 0; i < 4; i++) {
-      const int e = is_narrow ? at * 8 + 2 * i : at / 2 * 16 + 4 * i + at % 2 * 2;
-      pairs[i] = {v[e], v[e + 1]};
-    }
-    return pairs_of_lanes<Acc>(pairs);
-  };
-  WEFT_NO_UNROLL for (int done = 0; done < all; done += at_once) {
+  constexpr int stride = turned_stride(Width), count = Width / 2, parts = Core::c_count / count;
+  constexpr int in_row = Width / gemm_lanes, rows = 32 / in_row, vectors = 16 / rows;
+  const int lane = lane_id(), lane_row = lane / in_row, lane_col = lane % in_row * gemm_lanes;
+  const i64 first = row0 + thread_id() % 128 / 32 * 16 + lane_row;
+  WEFT_NO_UNROLL for (int piece = 0; piece < FM * parts; piece++) {
     const auto place = [&](int at) WEFT_LAMBDA {
-      const int piece = done + (is_narrow ? at : at / 2), half = is_narrow ? lane % 2 : at % 2;
-      const i64 row = first + piece / parts * 64 + half * 8;
-      const i64 col = col0 + piece % parts * 32 + (is_narrow ? lane / 2 : lane) * gemm_lanes;
+      const i64 row = first + piece / parts * 64 + at * rows, col = col0 + piece % parts * Width + lane_col;
       return SumsPlace{least(row, s.m - 1), col < s.n ? col : 0, row < s.m && col < s.n};
     };
-    store_together<0, vectors>(batch, place, sums, store);
-    WEFT_UNROLL for (int i = 0; i + at_once * part < FM * count; i++) v[i] = v[i + at_once * part];
+    const auto turn = [&]() WEFT_LAMBDA {
+      sync_wave();  // the previous sums have been read
+      WEFT_UNROLL for (int p = 0; p < FM * parts; p++) {
+        if (p != piece) continue;
+        WEFT_UNROLL for (int i = 0; i < count; i += 2) {
+          const int e = p % parts * count + i;
+          *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(shared + (lane / 4 + i / 2 % 2 * 8) * stride + Core::col(i)) = {
+              c[p / parts].v[e], c[p / parts].v[e + 1]};
+        }
+      }
+      sync_wave();
+    };
+    const auto sums = [&](int at) WEFT_LAMBDA {
+      using Half = Vec<Acc, gemm_lanes / 2>;
+      const auto from = shared + (lane_row + at * rows) * stride + lane_col;
+      const int other = lane / 4 % 2 * (gemm_lanes / 2);  // half of the lanes read their second half first
+      const Half a = *(const WEFT_SHARED_SPACE Half*)(from + other),
+                 b = *(const WEFT_SHARED_SPACE Half*)(from + (gemm_lanes / 2 - other));
+      return other ? join(b, a) : join(a, b);
+    };
+    store_together<0, vectors>(batch, place, turn, sums, store);
   }
 }
 
@@ -195,6 +213,8 @@ struct StepRing {
   static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1 &&
                 slots * together == tile.stages);
   using Core = Wgmma<T, n>;
+  /// Columns of a piece that store_group_sums stores at once; few if the sums leave few registers.
+  static constexpr int turned = n > 32 && 65536 / threads - fm * n / 2 >= 64 ? 64 : n > 16 ? 32 : 16;
 
   const GpuGemmSizes& s;
   const A& a;
@@ -212,6 +232,17 @@ struct StepRing {
     all = int(ceil_div(s.k, depth)), first = all * rank / tile.split, last = all * (rank + 1) / tile.split;
     tail = int(s.k - i64(all - 1) * depth);
     shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
+  }
+  /// Passes the sums of a piece to the epilogue. Each wave uses a part of the two steps before `slot`, which all waves
+  /// have multiplied; all other slots may be being filled.
+  template <class Store>
+  WEFT_INLINE void store(const typename Core::Sums (&c)[fm], const Piece& piece, int slot, const Store& store) const {
+    constexpr int waves = (threads / 32 + 1) / 2, bytes = 16 * turned_stride(turned) * 4;
+    static_assert(waves * bytes <= stage_bytes);
+    const int wave = thread_id() / 32, half = wave / waves;
+    const int last = (slot == 0 ? slots : slot) * together - 1 - half, stage = last < 0 ? last + tile.stages : last;
+    const auto shared = (Shared<typename Core::Acc>)(weft_dynamic_shared + stage * stage_bytes + wave % waves * bytes);
+    store_group_sums<Core, turned>(c, shared, s, piece.batch, piece.row + group_row, piece.col + group_col, store);
   }
   /// Sets both operands to this block's first k step of a piece.
   WEFT_INLINE void begin(const Piece& at) {
@@ -289,6 +320,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
   wgmma_wait<0>();
   wait_async_groups<0>();
   barrier();
+  if constexpr (tile.whole && tile.split == 1) return ring.store(c, piece, slot, store);
 
   const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared;
   WEFT_UNROLL for (int i = 0; i < Ring::fm; i++) {
@@ -306,7 +338,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
 }
 
 /// Computes all pieces of C of this block; the columns of C are whole vectors. Loads the first steps of the next piece
-/// while it stores the sums of the previous one from registers.
+/// while it stores the sums of the previous one.
 template <class T, BlockTile tile, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   using Ring = StepRing<T, tile, A, B>;
@@ -324,14 +356,24 @@ WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const
     ring.start_both(to, step);
     step += Ring::together;
   };
-  if constexpr (tile.ahead) wait_for_inputs();
-  WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) start_next(i);
+  int begun = 0;
+  if (tile.ahead && upcoming < order.pieces) {
+    ring.begin(order.piece(upcoming));
+    upcoming += apart, step = 0;
+    WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) ring.start_b(i, i * Ring::together);
+    wait_for_inputs();
+    WEFT_NO_UNROLL for (; begun < Ring::ahead && step < ring.last; begun++, step += Ring::together) {
+      ring.start_a(begun, step);
+      end_async_group();
+    }
+  }
+  WEFT_NO_UNROLL for (; begun < Ring::ahead; begun++) start_next(begun);
   WEFT_NO_UNROLL for (u32 task = u32(launch.block()); task < order.pieces; task += apart) {
     typename Core::Sums c[Ring::fm] = {};
     WEFT_NO_UNROLL for (int i = 0; i < ring.last; i += Ring::together) ring.multiply(slot, c, start_next);
     wgmma_wait<0>();
-    const Piece piece = order.piece(task);
-    store_group_sums<Core>(c, s, piece.batch, piece.row + ring.group_row, piece.col + ring.group_col, store);
+    barrier();  // all waves have multiplied the last steps
+    ring.store(c, order.piece(task), slot, store);
   }
 }
 

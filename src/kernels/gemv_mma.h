@@ -13,9 +13,6 @@
 #ifdef WEFT_MMA
 namespace weft::kernel {
 
-/// Makes what the lanes of a wave wrote to shared memory visible to the whole wave.
-WEFT_INLINE void sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
-
 using tasks::ring_columns;
 /// Bytes of a column of weights in a step, and their pieces of 16 bytes.
 inline constexpr int ring_row = tasks::ring_row_bytes, ring_pieces = ring_row / 16;

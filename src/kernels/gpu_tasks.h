@@ -22,6 +22,7 @@ struct BlockTile {
   bool groups = false;   ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
   bool ahead = false;    ///< B is constant: the main loop loads it before it calls wait_for_inputs()
   bool streams = false;  ///< with groups: a block computes several pieces; it loads one while it stores another
+  bool whole = false;    ///< with groups: rows of C are whole vectors; true if `streams`
   constexpr int threads(int wave) const { return waves_m * waves_n * wave; }
   constexpr bool operator==(const BlockTile&) const = default;
 };
@@ -40,7 +41,7 @@ constexpr int step_stride(int depth, int element_bits) { return depth + vector_b
 
 /// Returns the bytes of dynamic shared memory of a block; sums have 4 bytes.
 constexpr int shared_bytes(const BlockTile& t, int element_bits) {
-  const int sums = (t.groups && !t.streams) || t.split > 1 ? t.rows * sums_stride(t) * 4 : 0,
+  const int sums = (t.groups && !t.whole) || t.split > 1 ? t.rows * sums_stride(t) * 4 : 0,
             rows = t.stages * (t.rows + t.cols);
   const int steps = rows * (t.groups ? group_row_bytes : step_stride(t.depth, element_bits) * element_bits / 8);
   if (t.stages == 1 && !t.groups) return 0;

@@ -219,6 +219,9 @@ struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
 #endif
 
 #ifdef WEFT_MMA
+/// Makes what the lanes of a wave wrote to shared memory visible to the whole wave.
+WEFT_INLINE void sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+
 /// Returns an address in shared memory as the 32-bit number that PTX instructions take.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
 /// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, further bytes become zero.
@@ -227,6 +230,13 @@ WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int byt
 }
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+}
+/// Copies 16 bytes, or writes zeros if `is_there` is 0; takes fewer instructions than a number of bytes.
+WEFT_INLINE void copy_async_if(u32 shared, const WEFT_GLOBAL void* from, int is_there) {
+  asm volatile("{ .reg .pred skip; setp.eq.b32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }" ::"r"(
+                   shared),
+               "l"(from), "r"(is_there)
+               : "memory");
 }
 /// Copies a piece of 4, 8 or 16 bytes, or writes zeros if `bytes` is 0.
 template <int Piece>

@@ -178,25 +178,6 @@ struct Wgmma {
   }
 };
 
-/// Transposes 4 x 4 pairs of sums among four neighbouring lanes: lane q gets pair q of each lane.
-template <class Acc>
-WEFT_INLINE Vec<Acc, 8> pairs_of_lanes(const Vec<Acc, 2> (&v)[4]) {
-  const bool odd = lane_id() & 1, high = lane_id() & 2;
-  Vec<Acc, 2> w[4], r[4];
-  const auto exchange = [&](const Vec<Acc, 2>& x, const Vec<Acc, 2>& y, bool second, int mask, Vec<Acc, 2>& first,
-                            Vec<Acc, 2>& last) WEFT_LAMBDA {
-    const Vec<Acc, 2> sent = second ? x : y;
-    const Vec<Acc, 2> got{shuffle_xor(sent[0], mask), shuffle_xor(sent[1], mask)};
-    first = second ? got : x;
-    last = second ? y : got;
-  };
-  exchange(v[0], v[1], odd, 1, w[0], w[1]);
-  exchange(v[2], v[3], odd, 1, w[2], w[3]);
-  exchange(w[0], w[2], high, 2, r[0], r[2]);
-  exchange(w[1], w[3], high, 2, r[1], r[3]);
-  return join(join(r[0], r[1]), join(r[2], r[3]));
-}
-
 /// Returns the number of this block in its cluster. The blocks of a cluster can read each other's shared memory.
 WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
 /// Waits for all threads of the cluster; their earlier writes are visible afterwards.

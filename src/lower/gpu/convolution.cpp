@@ -188,11 +188,24 @@ int epilogue_lanes(const Lowering& lowering, const Region& region) {
   return std::ranges::any_of(region.epilogue, is_wide) ? lowering.gpu().f64_lanes : 8;
 }
 
+/// Returns how the threads of a block advance along k: the name of a ConvWalk.
+std::string_view walk_of(const GpuConvolution& c, const BlockTile& tile) {
+  const Window& w = c.w;
+  constexpr int most_piece_taps = 32;  // a bit for each
+  auto all = [](const Dims& sizes, int64_t value) {
+    return std::ranges::all_of(sizes, [&](const Dim& size) { return known_equal(size, value); });
+  };
+  bool is_direct = c.direct && !w.transposed && !c.outside;
+  if (is_direct && all(w.kernel, 1) && all(w.stride, 1) && all(w.pad, 0) && w.in == w.out) return "pixels";
+  int64_t channels = w.channels_in.constant().value_or(0), taps = w.taps().constant().value_or(most_piece_taps + 1);
+  if (is_direct && tile.groups && taps <= most_piece_taps && channels > 0 && channels % tile.depth == 0) return "pieces";
+  return tile.groups && channels >= tile.depth ? "taps" : "any";
+}
+
 /// Returns the call of conv_gpu with its template arguments.
 std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
-  bool many = tile.groups && c.w.channels_in.is_constant() && c.w.channels_in.value() >= tile.depth;
-  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
-             c.outside.has_value(), ", W>");
+  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ConvWalk::",
+             walk_of(c, tile), ", ", c.outside.has_value(), ", W>");
 }
 
 PlanStep convolution_launch(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
@@ -200,6 +213,7 @@ PlanStep convolution_launch(Lowering& lowering, KernelBuilder& kernel, const Gpu
   kernel.set_grid(tile_blocks(lowering, tile, c.operands.type, w.groups, w.rows(), w.channels_out),
                   tile.threads(lowering.gpu().wave), tasks::shared_bytes(tile, bits(c.operands.type)),
                   adds_parts(lowering.gpu(), tile) ? 1 : tile.split);
+  kernel.set_occupancy(tile_occupancy(tile, c.operands.type));
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", c.operands.type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);

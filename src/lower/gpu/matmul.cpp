@@ -168,6 +168,7 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
                        .threads = tile.threads(lowering.gpu().wave),
                        .shared = tasks::shared_bytes(tile, bits(p.type)),
                        .cluster = adds ? 1 : tile.split,
+                       .occupancy = tile_occupancy(tile, p.type),
                        .columns = columns,
                        .waits_itself = tile.ahead,
                        .split_k = adds ? std::optional(tile) : std::nullopt};

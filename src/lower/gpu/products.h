@@ -116,6 +116,8 @@ void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
+/// Returns the number of blocks for which the registers of a unit must suffice, or 0 for one block.
+int tile_occupancy(const BlockTile& tile, DType type);
 /// Returns the number of blocks for a product with this tile: one block for each tile and part of k. If blocks load a
 /// tile while they store the previous tile (`streams`), returns at most the number of blocks that are resident at once.
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,

@@ -44,14 +44,15 @@ std::vector<BlockTile> group_tiles(DType type) {
   struct Shape {
     int rows, cols, groups, stages;
   };
-  constexpr Shape shapes[] = {{128, 256, 2, 4}, {256, 128, 2, 4}, {192, 192, 3, 4}, {128, 192, 2, 4}, {192, 128, 3, 5},
-                              {128, 128, 2, 3}, {128, 128, 2, 6}, {128, 64, 2, 4},  {128, 64, 2, 8},  {64, 256, 1, 5},
-                              {64, 128, 1, 4},  {64, 128, 1, 8},  {64, 64, 1, 6},   {64, 64, 1, 12},  {64, 32, 1, 8},
-                              {64, 32, 1, 16},  {64, 16, 1, 8},   {64, 16, 1, 16}};
+  constexpr Shape shapes[] = {{192, 256, 3, 4}, {256, 192, 4, 4}, {320, 128, 5, 4}, {128, 256, 2, 4}, {256, 128, 2, 4},
+                              {192, 192, 3, 4}, {128, 192, 2, 4}, {192, 128, 3, 5}, {128, 128, 2, 3}, {128, 128, 2, 6},
+                              {128, 64, 2, 4},  {128, 64, 2, 8},  {64, 256, 1, 5},  {64, 128, 1, 4},  {64, 128, 1, 8},
+                              {64, 64, 1, 6},   {64, 64, 1, 12},  {64, 32, 1, 8},   {64, 32, 1, 16},  {64, 16, 1, 8},
+                              {64, 16, 1, 16}};
   std::vector<BlockTile> tiles;
   for (const Shape& s : shapes) {
     bool is_narrow = is_float8(type);  // two steps are multiplied at once, and their sums take registers too
-    if (is_narrow && (s.cols > 128 || s.rows == 192)) continue;
+    if (is_narrow && (s.cols > 128 || s.groups > 2)) continue;
     for (int split : {1, 2, 4, 8}) {
       bool is_large = s.rows * s.cols > 128 * 128 || (split == 8 && s.cols >= 128);
       if (split == 1 || !is_large)
@@ -173,6 +174,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
     bool is_whole = p.n.is_constant() && p.n.value() % tasks::gemm_lanes == 0;
     for (BlockTile& tile : tiles) {
       tile.ahead = p.ahead;
+      tile.whole = is_whole;
       tile.streams =
           tile.split == 1 && is_whole && numbers.blocks(tile) > int64_t{units} * hopper_blocks_of_unit(tile, p.type);
     }
@@ -249,7 +251,7 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 
 std::string tile_text(const BlockTile& t) {
   return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages, ", ",
-             t.split, ", ", t.groups, ", ", t.ahead, ", ", t.streams, "}");
+             t.split, ", ", t.groups, ", ", t.ahead, ", ", t.streams, ", ", t.whole, "}");
 }
 
 std::string describe(const BlockTile& t) {
@@ -270,6 +272,11 @@ bool adds_parts(const GpuModel& gpu, const BlockTile& tile) {
 
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
   return all_constant(sizes) && !lowering.is_load_time({region.anchor, 0});
+}
+
+int tile_occupancy(const BlockTile& tile, DType type) {
+  int blocks = tile.groups ? hopper_blocks_of_unit(tile, type) : 1;
+  return blocks > 1 ? blocks : 0;
 }
 
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
