@@ -3,20 +3,22 @@
 inside, silero-vad, a decoder of Whisper in a Loop, BeamSearch, and an LSTM of free length.
 
   python bench/gpu_control.py [--only ssdlite,fasterrcnn,silero,whisper,beams,lstm] [--device gpu] [--precisions f32,f16]
-                              [--silero FOLDER] [--tiny] [--out results.jsonl]
+                              [--silero FOLDER] [--tiny] [--pytorch results.jsonl,...] [--out results.jsonl]
 
 Weft's answers are compared with its own on the CPU in f32 (`error`); those with onnxruntime's on the CPU
 (`error_onnxruntime`) and, in f32, with PyTorch's (`error_pytorch`). An error is a relative distance of numbers, a share
 of tokens that differ, or a share of boxes without a partner.
 
 All times are wall times of calls that return when the answer is there, medians of rounds in which Weft and the modes of
-PyTorch take turns. On a GPU, inputs and outputs stay on the device. PyTorch computes without TF32. The weights of
-silero-vad are its own; --silero names the folder silero_vad/data of its package. All others are random.
+PyTorch take turns. On a GPU, inputs and outputs stay on the device. PyTorch computes without TF32. With
+--pytorch, PyTorch's times are those of rows in result files. The weights of silero-vad are its own; --silero names the
+folder silero_vad/data of its package. All others are random.
 
 Needs torch, torchvision, transformers, onnx, onnxruntime; WEFT_LIBRARY names libweft.so.
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -49,6 +51,13 @@ def wall_ms(run, wait, seconds):
     return statistics.median(times)
 
 
+def kept_times(row, files):
+    """Returns PyTorch's times of the newest row of these result files about the same case."""
+    rows = [json.loads(line) for file in files for line in Path(file).read_text().splitlines()]
+    mine = [kept for kept in rows if all(row[key] == value for key, value in kept["of"].items())]
+    return max(mine, key=lambda kept: kept["date"])["peers"]["pytorch"]
+
+
 def row_of(case, name, precision, arguments, programs):
     def program(device, precision):
         key = case.path, device, precision
@@ -70,7 +79,7 @@ def row_of(case, name, precision, arguments, programs):
     row["error_onnxruntime"] = case.judge(got, gpu.expected(case.path, case.feeds))["error"]
     runs = {"ms": run}
     torch._dynamo.reset()  # otherwise PyTorch compiles later sizes of a network for any size
-    for mode, prepare in case.modes(place).items():
+    for mode, prepare in (case.modes(place) if not arguments.pytorch else {}).items():
         try:
             runs[mode] = prepare()
             theirs = arrays(runs[mode]())
@@ -84,6 +93,8 @@ def row_of(case, name, precision, arguments, programs):
     row["replays_equal"] = all(map(np.array_equal, got, answer()))
     row["right"] = row["replays_equal"] and all(
         row.get(key, 0) <= case.limits[precision] for key in ("error", "error_onnxruntime", "error_pytorch"))
+    if arguments.pytorch:
+        row |= kept_times(row, arguments.pytorch)
     return row | {mode: statistics.median(turn[mode] for turn in turns) for mode in runs}
 
 
@@ -96,6 +107,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="how long a mode runs in a round; one run at least")
     parser.add_argument("--silero", type=Path, default=DATA)
+    parser.add_argument("--pytorch", type=comma, help="result files with PyTorch's times, which are not measured again")
     parser.add_argument("--tiny", action="store_true", help="small sizes, for emulated GPUs")
     parser.add_argument("--out")
     return parser.parse_args()

@@ -88,12 +88,24 @@ void erase_with_operands(Module& module, Instruction& i) {
 
 bool is_folded(const Type& type) { return type.is_tensor() && type.shape.is_static() && !is_complex(type.shape.dtype); }
 
+/// True if the instruction repeats a constant for arithmetic on computed values: the kernels read the constant itself,
+/// such as a bias for each channel.
+bool repeats_for_kernels(const Instruction& i) {
+  constexpr int64_t small = 1024;
+  auto is_computed = [](const Value& v) {
+    return !v.def->is<Constant>() && !(v.def->is<Broadcast>() && v.def->inputs[0].def->is<Constant>());
+  };
+  return i.is<Broadcast>() && result_bytes(i) > small && std::ranges::all_of(i.users, [&](const Instruction* user) {
+           return user->is<Elementwise>() && std::ranges::any_of(user->inputs, is_computed);
+         });
+}
+
 bool can_fold(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Sizes>() || !i.modules.empty()) return false;
   if (!i.op.info().evaluate || i.op.info().has_side_effects || is_quantized_weight(i)) return false;
   if (!std::ranges::all_of(i.inputs, [](const Value& v) { return v.def->is<Constant>() && is_folded(v.type()); }))
     return false;
-  if (!std::ranges::all_of(i.types, is_folded) || has_symbols(i.op)) return false;
+  if (!std::ranges::all_of(i.types, is_folded) || has_symbols(i.op) || repeats_for_kernels(i)) return false;
   return result_bytes(i) <= (only_moves_or_widens(i) ? largest_copy : largest_result);
 }
 

@@ -108,6 +108,10 @@ bool layouts(Module& module, const PassContext& context, PassCounts&) {
   return channels_last(module, !is_cpu(context.chip.kind));
 }
 
+/// Not with `keep_f32`, which names single convolutions.
+bool branches(Module& module, const PassContext& context, PassCounts&) {
+  return context.keep_f32.empty() && merge_branches(module);
+}
 bool gates(Module& module, const PassContext& context, PassCounts&) { return split_gates(module, context); }
 
 /// Shards, then normalises, which shortens the chains of slices and gathers that sharding adds.

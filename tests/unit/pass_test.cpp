@@ -131,6 +131,23 @@ TEST_CASE("passes: before and after") {
   }
 }
 
+TEST_CASE("passes: convolutions stay apart if some of them stay in f32") {
+  std::string before = framed(
+      "%x = parameter {name=\"x\", type=f32[1,1,9]}\n"
+      "%w = constant {value=f32[1,1,1]{3}}\n"
+      "%v = constant {value=f32[1,1,1]{4}}\n"
+      "%a = convolution %x, %w {strides=[1], dilations=[1], pads_begin=[0], pads_end=[0]}\n"
+      "%b = convolution %x, %v {strides=[1], dilations=[1], pads_begin=[0], pads_end=[0]}\n"
+      "%y = add %a, %b\n"
+      "return \"y\"=%y\n");
+  for (bool keep : {false, true}) {
+    PassContext context{.chip = chip_named("x86-64-v4+avx512bf16"), .precision = DType::bf16};
+    if (keep) context.keep_f32 = {"conv*"};
+    auto program = parse_program(before, make_op);
+    CHECK(find_pass("merge_branches", context)(program->main()) == !keep);
+  }
+}
+
 TEST_CASE("passes: docs/programs.md lists them in their order") {
   Bytes page = map_file(WEFT_SOURCE_DIR "/docs/programs.md");
   std::vector<std::string> listed, wanted;
