@@ -169,6 +169,7 @@ class LoopLowering {
     std::vector<SizeSetting> settings = {take(op_.counter)};
     for (const Dim& symbol : op_.carries) settings.push_back(take(symbol));
     lowering_.set_sizes(std::move(settings), lowering_.guards().on_entry(body_));
+    if (lowering_.on_gpu()) ask_for_rows();
     lowering_.lower_body(body_, views_, slots_);
     for (size_t k = 0; k < rows(); ++k) add_row(carried_ + k, rows_[k]);
     settings = {set(waiting(op_.counter), op_.counter + 1)};
@@ -179,8 +180,25 @@ class LoopLowering {
       lowering_.add_control({.action = SwapStep{}, .buffers = swaps_, .reason = "carried to the next trip"});
   }
 
+  /// Asks the kernels that compute rows of known sizes to store them among the rows as well, which saves a copy.
+  void ask_for_rows() {
+    for (size_t k = carried_; k < i_.types.size(); ++k) {
+      const Instruction& i = *result(k).def;
+      bool may_ask = !is_open(k) && result(k).index == 0 && i.parent == &body_;
+      asked_.push_back(may_ask && lowering_.store_also(i, row_view(k)));
+    }
+  }
+
+  /// The view of this trip's row, where the memory of all rows is known before the loop.
+  View row_view(size_t k) const {
+    View to = contiguous_view(rows_[k - carried_], result(k).shape());
+    to.offset = op_.counter * result(k).shape().elements();
+    return to;
+  }
+
   void add_row(size_t k, BufferId buffer) {
     Value row = result(k);
+    if (!asked_.empty() && asked_[k - carried_] && lowering_.is_stored_also(*row.def)) return;
     std::vector<SizeSetting> settings;
     std::vector<SizeCheck> checks;
     for (size_t a = 1; a < dims(k).size(); ++a) {
@@ -198,9 +216,7 @@ class LoopLowering {
       shape.dims.insert(shape.dims.begin(), op_.counter + 1);
       lowering_.add_control({.action = GrowStep{bytes_of(shape)}, .buffers = {buffer}, .reason = "room for a row"});
     }
-    View to = contiguous_view(buffer, row.shape());
-    to.offset = op_.counter * row.shape().elements();
-    lowering_.copy_into(row, to, "a row of the loop's result");
+    lowering_.copy_into(row, row_view(k), "a row of the loop's result");
   }
 
   /// Adds the steps after the last trip.
@@ -232,6 +248,7 @@ class LoopLowering {
   size_t first_, carried_;  // number of results of the body before the carried values; number of carried values
   std::vector<View> views_;
   std::vector<BufferId> slots_, swaps_, rows_;
+  std::vector<bool> asked_;  // for each stack of rows: a kernel may store the row; empty on CPUs
   std::vector<SizeSetting> settings_;
 };
 

@@ -69,6 +69,34 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
     assert "cpu_part" not in steps and "updates in order" not in steps
 
 
+def stacked(path):
+    """Makes a Scan whose rows are a new state that a product computes, the same state again, half of it, a function of
+    it, a product of constants, and the state before."""
+    info = lambda name, dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+    w = onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32) / 3, "w")
+    half = onnx.numpy_helper.from_array(np.array([4, 4], np.int64), "half")
+    nodes = [("MatMul", ["s", "w"], "p"), ("Add", ["p", "x"], "q"), ("Tanh", ["q"], "t"), ("Identity", ["t"], "r0"), ("Identity", ["t"], "r1"),
+             ("Relu", ["t"], "r3"), ("MatMul", ["w", "w"], "r4"), ("Identity", ["s"], "r5")]
+    nodes = [helper.make_node(op, given, [to]) for op, given, to in nodes]
+    nodes.append(helper.make_node("Split", ["t", "half"], ["r2", "rest"], axis=1))
+    rows = [info(f"r{k}", [8, 8] if k == 4 else [3, 4 if k == 2 else 8]) for k in range(6)]
+    body = helper.make_graph(nodes, "body", [info("s", [3, 8]), info("x", [3, 8])], [info("t", [3, 8]), *rows], [w, half])
+    scan = helper.make_node("Scan", ["start", "xs"], ["last", *[f"y{k}" for k in range(6)]], num_scan_inputs=1, body=body)
+    outputs = [("last", TensorProto.FLOAT, [3, 8]), *[(f"y{k}", TensorProto.FLOAT, None) for k in range(6)]]
+    write(path, [scan], [("start", TensorProto.FLOAT, [3, 8]), ("xs", TensorProto.FLOAT, ["seq", 3, 8])], outputs)
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_a_kernel_stores_its_row_of_a_loop(chip, tmp_path):
+    """The kernel that computes a state stores the row too. Rows without such a kernel are copied."""
+    path = tmp_path / "model.onnx"
+    stacked(path)
+    done = emulated.run(chip, "weft", "verify", path, "--at", "seq=70", "--device", "amd:0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    loop(path)
+    assert "a row of the loop" not in emulated.run(chip, "weft", "explain", path, "--device", "amd:0").stdout
+
+
 def many_boxes(path, batch, classes, n, most, centers):
     """Makes a model with NonMaxSuppression; returns boxes and scores. Among them are degenerate boxes, equal scores, NaN
     and infinite scores, and zeros of both signs."""
