@@ -6,8 +6,10 @@
 #include "ir/control.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/core_ops.h"
+#include "lower/fused_body.h"
 #include "lower/lowering.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
@@ -254,13 +256,36 @@ class LoopLowering {
 
 }  // namespace
 
-Value input_bound_by(const Instruction& i) {
-  if (!i.is<Bind>()) return {};
-  Value value = i.inputs[0];
+/// Returns the integer input of the program whose elements `value` has, if there is one.
+static Value as_input(Value value) {
   auto is_number = [&] { return value.dtype() == DType::i32 || value.dtype() == DType::i64; };
   while (is_number() && (value.def->is<Convert>() || value.def->is<Reshape>())) value = value.def->inputs[0];
   bool is_input = value.def->is<Parameter>() && value.def->parent == &value.def->parent->program().main();
   return is_input && is_number() ? value : Value{};
+}
+
+Value input_bound_by(const Instruction& i) { return i.is<Bind>() ? as_input(i.inputs[0]) : Value{}; }
+
+/// If an If of the main module compares an integer input with a small number, lets the host read the input, and returns
+/// an amount that is above 0 if they are equal. A run then reads back nothing that it computes, and may be captured.
+static std::optional<Dim> as_amount(Lowering& lowering, const Instruction& i) {
+  auto reshaped = [](Value value) {
+    while (value.def->is<Reshape>()) value = value.def->inputs[0];
+    return value;
+  };
+  const Instruction& test = *reshaped(i.inputs[0]).def;
+  const auto* op = test.as<Elementwise>();
+  bool may_read = lowering.on_gpu() && op && op->fn == Fn::equal && i.parent == &i.parent->program().main();
+  for (size_t k = 0; may_read && k < 2; ++k) {
+    Value input = reshaped(test.inputs[k]);
+    std::optional<double> number = splat_of(test.inputs[1 - k]);
+    if (as_input(input) != input || !number || std::abs(*number) > 1 << 30) continue;
+    Symbol read{.name = cat("input ", input.def->as<Parameter>()->parameter), .min = INT64_MIN};
+    lowering.set_sizes({{.symbol = read, .buffer = lowering.view_of(input).buffer}}, {});
+    Dim n = static_cast<int64_t>(*number), differs = min(max(Dim::symbol(read), n - 1), n + 1) - n;
+    return 1 - max(differs, -1 * differs);
+  }
+  return std::nullopt;
 }
 
 void lower_bind(Lowering& lowering, const Region& region) {
@@ -283,8 +308,9 @@ void lower_if(Lowering& lowering, const Region& region) {
   const auto& op = *i.as<If>();
   std::vector<View> yes = views_of(lowering, *i.modules[0], body_operands(i, 0)),
                     no = views_of(lowering, *i.modules[1], body_operands(i, 1));
-  BufferId condition = lowering.whole_view_of(i.inputs[0]).buffer;
-  std::vector<BufferId> targets;
+  std::optional<Dim> amount = as_amount(lowering, i);
+  std::vector<BufferId> condition, targets;
+  if (!amount) condition.push_back(lowering.whole_view_of(i.inputs[0]).buffer);
   for (uint32_t k = 0; k < i.types.size(); ++k) {
     bool is_open = contains_any(op.sets, i.types[k].shape.dims);
     BufferId buffer =
@@ -292,7 +318,8 @@ void lower_if(Lowering& lowering, const Region& region) {
     if (is_open) lowering.set_view({&i, k}, contiguous_view(buffer, i.types[k].shape));
     targets.push_back(buffer);
   }
-  StepId branch = lowering.add_control({.action = BranchStep{}, .buffers = {condition}, .reason = "which branch"});
+  StepId branch = lowering.add_control(
+      {.action = BranchStep{amount.value_or(0)}, .buffers = std::move(condition), .reason = "which branch"});
   lower_branch(lowering, i, 0, yes, targets);
   StepId jump = lowering.add_control({.action = JumpStep{}, .reason = "the branch is done"});
   lowering.end_jump(branch);

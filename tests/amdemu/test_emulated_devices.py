@@ -171,6 +171,36 @@ for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
     assert each <= 8, "two layers need a product and a cell each, and rows of the results; directions apart would need twice as many"
 
 
+CHOOSES = """
+import sys, numpy as np, weft
+gpu, cpu = (weft.compile(sys.argv[1], device=device) for device in ("amd:0", "cpu"))
+x = np.random.default_rng(0).random((2, 8), np.float32)
+for rate in (5, 5, 5, -3, 5, -3, -3, 4, 4, 2**63 - 1, -2**63, 2**32 + 5, 6, -2**63):
+    given = {"x": x + np.float32(rate % 7), "rate": np.array(rate)}
+    for got, want in zip(gpu.run(given).values(), cpu.run(given).values()):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+"""
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_an_integer_input_chooses_a_branch(chip, tmp_path, monkeypatch):
+    """The host reads the input before the run, so runs with the same value are captured, one graph for each value."""
+    info, port = helper.make_tensor_value_info, lambda name: [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8])]
+    yes = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["a"])], "yes", [], port("a"))
+    no = helper.make_graph([helper.make_node("Softmax", ["x"], ["b"])], "no", [], port("b"))
+    up = helper.make_graph([helper.make_node("Exp", ["z"], ["u"])], "up", [], port("u"))
+    down = helper.make_graph([helper.make_node("Neg", ["z"], ["d"])], "down", [], port("d"))
+    nodes = [helper.make_node("Equal", ["rate", "five"], ["is"]), helper.make_node("If", ["is"], ["z"], then_branch=yes, else_branch=no),
+             helper.make_node("Equal", ["four", "rate"], ["also"]), helper.make_node("If", ["also"], ["y"], then_branch=up, else_branch=down)]
+    constants = [onnx.numpy_helper.from_array(np.array(4), "four"), onnx.numpy_helper.from_array(np.array(5), "five"), onnx.numpy_helper.from_array(np.eye(8, dtype=np.float32)[::-1].copy(), "w")]
+    graph = helper.make_graph(nodes, "g", [*port("x"), info("rate", TensorProto.INT64, [])], port("y"), constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
+    monkeypatch.setenv("WEFT_DEBUG", "2,gpu")
+    done = emulated.run(chip, sys.executable, "-c", CHOOSES, tmp_path / "model.onnx")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("capturing ") == 4, done.stderr  # of the values that occur twice or more
+
+
 def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
     """Two contexts run on two streams of the caller; a missing wait between streams would give wrong answers."""
     both_ways(tmp_path / "model.onnx")
