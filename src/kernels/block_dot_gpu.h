@@ -121,7 +121,7 @@ WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, 
       }
       if (k < s.k) fetch(k);
     }
-    store_lane_sums<Cols, 1>(launch, s, 0, task * Cols, total, [](const auto&) WEFT_LAMBDA { return 1.0f; }, store);
+    store_lane_sums<Cols, 1>(launch, s, 0, 0, task * Cols, total, [](const auto&) WEFT_LAMBDA { return 1.0f; }, store);
   });
 }
 

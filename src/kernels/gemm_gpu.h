@@ -12,6 +12,7 @@
 /// Vectors of A and B have stage_lanes<T> lanes, those of C gemm_lanes. i8 sums in i32, f16 and bf16 in f32.
 
 #include "gemm_wgmma.h"
+#include "gemv_gpu.h"
 
 #ifdef WEFT_GPU
 namespace weft::kernel {
@@ -281,6 +282,33 @@ WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, co
     else
 #endif
       gemm_gpu_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
+  }
+}
+
+/// Multiplies by two to four matrices (gemv_gpu.h: twins) and passes `store` the sums of all of them. The tiles' columns
+/// are those of the matrices in turn: of gemm_lanes columns, each matrix has two (a fourth of three is the last again)
+/// or, of two matrices, four. n is a multiple of that. Rows of another type than T are converted while they are loaded.
+template <class T, BlockTile tile, class L, class A, class B, class Store>
+WEFT_INLINE void gemm_side_by_side(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
+  constexpr int count = matrices_of<B>, each = count == 2 ? gemm_lanes / 2 : gemm_lanes / 4;
+  const auto column = [&](i64 batch, i64 col) WEFT_LAMBDA {
+    return row_of(b, int(col % gemm_lanes) / each, batch, col / gemm_lanes * each + col % each);
+  };
+  const auto rows = [&](i64 batch, i64 row, i64 k, auto lanes)
+                        WEFT_LAMBDA { return convert<T>(load<stage_lanes<T>>(a.row(batch, row) + k, lanes)); };
+  const auto begin = [&](i64 batch, i64 row, i64 col, auto) WEFT_LAMBDA {
+    const auto finish = begin_epilogue(store, batch, row, col / gemm_lanes * each, Full{});
+    return [=](auto sums) WEFT_LAMBDA {
+      Sums<Vec<Elem<decltype(sums)>, each>, count> apart;
+      WEFT_UNROLL for (int i = 0; i < count * each; i++) set_lane(apart.of[i / each], i % each, lane(sums, i));
+      finish(apart);
+    };
+  };
+  const GpuGemmSizes all{s.batch, s.m, s.n / each * gemm_lanes, s.k};
+  if constexpr (is_same<typename A::Row, const WEFT_GLOBAL T*>) {
+    gemm_gpu<T, tile>(launch, all, a, direct_rows<T>(column), epilogue(begin));
+  } else {
+    gemm_gpu<T, tile>(launch, all, along_k(rows), direct_rows<T>(column), epilogue(begin));
   }
 }
 

@@ -116,8 +116,8 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
 /// Adds up the lanes' sums for each column: first the columns of the first matrix, then of the others, if any. Passes
 /// `Cols` columns of each matrix to `store`, multiplied by `factor(sums of the row)`.
 template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
-WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],
-                                 const Factor& factor, const Store& store) {
+WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 row0, i64 col,
+                                 const Acc (&total)[Rows][All], const Factor& factor, const Store& store) {
   constexpr int waves = L::threads / wave_size;
   WEFT_SHARED Acc sums[waves * Rows * All];
   const int wave = thread_id() / wave_size, row = thread_id();
@@ -130,7 +130,7 @@ WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64
     }
   }
   barrier();
-  if (row >= Rows || row >= s.m) return;
+  if (row >= Rows || row0 + row >= s.m) return;
   Acc whole[All] = {};
   WEFT_UNROLL for (int w = 0; w < waves; w++) {
     WEFT_UNROLL for (int c = 0; c < All; c++) whole[c] += sums[(w * Rows + row) * All + c];
@@ -139,23 +139,25 @@ WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64
   Sums<Vec<Acc, Cols>, Count> v = {};
   WEFT_UNROLL for (int c = 0; c < Count * Cols; c++) set_lane(v.of[c / Cols], c % Cols, whole[c] * by);
   const auto hand_on = [&](auto lanes) WEFT_LAMBDA {
-    if constexpr (Count == 1) store(batch, i64(row), col, v.of[0], lanes);
-    else store(batch, i64(row), col, v, lanes);
+    if constexpr (Count == 1) store(batch, row0 + row, col, v.of[0], lanes);
+    else store(batch, row0 + row, col, v, lanes);
   };
   if (col + Cols <= s.n) hand_on(Full{});
   else hand_on(Part{int(s.n - col)});
 }
 
-/// Computes the product of up to `Rows` rows, m <= Rows. Blocks: batch * ceil_div(n, Cols), or fewer.
+/// Computes the product, `Rows` rows at a time. Blocks: batch * ceil_div(m, Rows) * ceil_div(n, Cols), or fewer.
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead = false, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   using Acc = typename SumOf<T>::type;
   constexpr int count = matrices_of<B>, columns = count * Cols, V = stage_lanes<T>;
-  const i64 blocks = ceil_div(s.n, Cols);
-  for_tasks(launch, s.batch * blocks, [&](i64 task) WEFT_LAMBDA {
-    const auto [batch, block] = s.batch == 1 ? Division{0, task} : divide_index(task, blocks);
+  const i64 blocks = ceil_div(s.n, Cols), groups = ceil_div(s.m, Rows);
+  for_tasks(launch, s.batch * groups * blocks, [&](i64 task) WEFT_LAMBDA {
+    const auto [pair, block] = s.batch == 1 && groups == 1 ? Division{0, task} : divide_index(task, blocks);
+    const auto [batch, group] = groups == 1 ? Division{pair, 0} : divide_index(pair, groups);
+    const i64 row0 = group * Rows;
     typename A::Row rows[Rows];
-    WEFT_UNROLL for (int r = 0; r < Rows; r++) rows[r] = a.row(batch, least(r, s.m - 1));
+    WEFT_UNROLL for (int r = 0; r < Rows; r++) rows[r] = a.row(batch, least(row0 + r, s.m - 1));
     const FewColumns<T, Cols, count> b_columns(b, batch, block * Cols, s.n);
     Acc total[Rows][columns + is_normed<A>] = {};
     multiply_lanes<T, AtOnce, Ahead>(total, a, rows, b_columns.at, thread_id() * V, L::threads * V, s.k);
@@ -163,7 +165,7 @@ WEFT_INLINE void gemv_gpu(const L& launch, const GpuGemmSizes& s, const A& a, co
       if constexpr (is_normed<A>) return rsqrt(whole[columns] / Acc(s.k) + a.epsilon);
       else return Acc(1);
     };
-    store_lane_sums<Cols, count>(launch, s, batch, block * Cols, total, factor, store);
+    store_lane_sums<Cols, count>(launch, s, batch, row0, block * Cols, total, factor, store);
   });
 }
 

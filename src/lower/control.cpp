@@ -6,8 +6,10 @@
 #include "ir/control.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/core_ops.h"
+#include "lower/fused_body.h"
 #include "lower/lowering.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
@@ -169,6 +171,7 @@ class LoopLowering {
     std::vector<SizeSetting> settings = {take(op_.counter)};
     for (const Dim& symbol : op_.carries) settings.push_back(take(symbol));
     lowering_.set_sizes(std::move(settings), lowering_.guards().on_entry(body_));
+    if (lowering_.on_gpu()) ask_for_rows();
     lowering_.lower_body(body_, views_, slots_);
     for (size_t k = 0; k < rows(); ++k) add_row(carried_ + k, rows_[k]);
     settings = {set(waiting(op_.counter), op_.counter + 1)};
@@ -179,8 +182,25 @@ class LoopLowering {
       lowering_.add_control({.action = SwapStep{}, .buffers = swaps_, .reason = "carried to the next trip"});
   }
 
+  /// Asks the kernels that compute rows of known sizes to store them among the rows as well, which saves a copy.
+  void ask_for_rows() {
+    for (size_t k = carried_; k < i_.types.size(); ++k) {
+      const Instruction& i = *result(k).def;
+      bool may_ask = !is_open(k) && result(k).index == 0 && i.parent == &body_;
+      asked_.push_back(may_ask && lowering_.store_also(i, row_view(k)));
+    }
+  }
+
+  /// The view of this trip's row, where the memory of all rows is known before the loop.
+  View row_view(size_t k) const {
+    View to = contiguous_view(rows_[k - carried_], result(k).shape());
+    to.offset = op_.counter * result(k).shape().elements();
+    return to;
+  }
+
   void add_row(size_t k, BufferId buffer) {
     Value row = result(k);
+    if (!asked_.empty() && asked_[k - carried_] && lowering_.is_stored_also(*row.def)) return;
     std::vector<SizeSetting> settings;
     std::vector<SizeCheck> checks;
     for (size_t a = 1; a < dims(k).size(); ++a) {
@@ -198,9 +218,7 @@ class LoopLowering {
       shape.dims.insert(shape.dims.begin(), op_.counter + 1);
       lowering_.add_control({.action = GrowStep{bytes_of(shape)}, .buffers = {buffer}, .reason = "room for a row"});
     }
-    View to = contiguous_view(buffer, row.shape());
-    to.offset = op_.counter * row.shape().elements();
-    lowering_.copy_into(row, to, "a row of the loop's result");
+    lowering_.copy_into(row, row_view(k), "a row of the loop's result");
   }
 
   /// Adds the steps after the last trip.
@@ -232,18 +250,42 @@ class LoopLowering {
   size_t first_, carried_;  // number of results of the body before the carried values; number of carried values
   std::vector<View> views_;
   std::vector<BufferId> slots_, swaps_, rows_;
+  std::vector<bool> asked_;  // for each stack of rows: a kernel may store the row; empty on CPUs
   std::vector<SizeSetting> settings_;
 };
 
 }  // namespace
 
-Value input_bound_by(const Instruction& i) {
-  if (!i.is<Bind>()) return {};
-  Value value = i.inputs[0];
+/// Returns the integer input of the program whose elements `value` has, if there is one.
+static Value as_input(Value value) {
   auto is_number = [&] { return value.dtype() == DType::i32 || value.dtype() == DType::i64; };
   while (is_number() && (value.def->is<Convert>() || value.def->is<Reshape>())) value = value.def->inputs[0];
   bool is_input = value.def->is<Parameter>() && value.def->parent == &value.def->parent->program().main();
   return is_input && is_number() ? value : Value{};
+}
+
+Value input_bound_by(const Instruction& i) { return i.is<Bind>() ? as_input(i.inputs[0]) : Value{}; }
+
+/// If an If of the main module compares an integer input with a small number, lets the host read the input, and returns
+/// an amount that is above 0 if they are equal. A run then reads back nothing that it computes, and may be captured.
+static std::optional<Dim> as_amount(Lowering& lowering, const Instruction& i) {
+  auto reshaped = [](Value value) {
+    while (value.def->is<Reshape>()) value = value.def->inputs[0];
+    return value;
+  };
+  const Instruction& test = *reshaped(i.inputs[0]).def;
+  const auto* op = test.as<Elementwise>();
+  bool may_read = lowering.on_gpu() && op && op->fn == Fn::equal && i.parent == &i.parent->program().main();
+  for (size_t k = 0; may_read && k < 2; ++k) {
+    Value input = reshaped(test.inputs[k]);
+    std::optional<double> number = splat_of(test.inputs[1 - k]);
+    if (as_input(input) != input || !number || std::abs(*number) > 1 << 30) continue;
+    Symbol read{.name = cat("input ", input.def->as<Parameter>()->parameter), .min = INT64_MIN};
+    lowering.set_sizes({{.symbol = read, .buffer = lowering.view_of(input).buffer}}, {});
+    Dim n = static_cast<int64_t>(*number), differs = min(max(Dim::symbol(read), n - 1), n + 1) - n;
+    return 1 - max(differs, -1 * differs);
+  }
+  return std::nullopt;
 }
 
 void lower_bind(Lowering& lowering, const Region& region) {
@@ -266,8 +308,9 @@ void lower_if(Lowering& lowering, const Region& region) {
   const auto& op = *i.as<If>();
   std::vector<View> yes = views_of(lowering, *i.modules[0], body_operands(i, 0)),
                     no = views_of(lowering, *i.modules[1], body_operands(i, 1));
-  BufferId condition = lowering.whole_view_of(i.inputs[0]).buffer;
-  std::vector<BufferId> targets;
+  std::optional<Dim> amount = as_amount(lowering, i);
+  std::vector<BufferId> condition, targets;
+  if (!amount) condition.push_back(lowering.whole_view_of(i.inputs[0]).buffer);
   for (uint32_t k = 0; k < i.types.size(); ++k) {
     bool is_open = contains_any(op.sets, i.types[k].shape.dims);
     BufferId buffer =
@@ -275,7 +318,8 @@ void lower_if(Lowering& lowering, const Region& region) {
     if (is_open) lowering.set_view({&i, k}, contiguous_view(buffer, i.types[k].shape));
     targets.push_back(buffer);
   }
-  StepId branch = lowering.add_control({.action = BranchStep{}, .buffers = {condition}, .reason = "which branch"});
+  StepId branch = lowering.add_control(
+      {.action = BranchStep{amount.value_or(0)}, .buffers = std::move(condition), .reason = "which branch"});
   lower_branch(lowering, i, 0, yes, targets);
   StepId jump = lowering.add_control({.action = JumpStep{}, .reason = "the branch is done"});
   lowering.end_jump(branch);

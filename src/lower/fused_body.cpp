@@ -109,7 +109,7 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
   for (const Value& value : loads) {
     if (!is_inside(value) && !literal_of(value)) add_access(loads_, value, load_view_);
   }
-  for (const Value& output : outputs) add_access(stores_, output, store_view_);
+  for (const Value& output : outputs) stores_.push_back({output, store_view_(output), {}});
   collapse();
 }
 

@@ -39,6 +39,8 @@ class FusedBody {
   /// the iteration.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
+  /// Stores an output a second time, to `view`. Call it before plan().
+  void store_also(Value value, View view) { stores_.push_back({value, std::move(view), {}}); }
   /// Decides which views are accessed and merges axes. `given`: values that the kernel computes and passes to define().
   /// `loads`: values that are loaded even if no instruction reads them.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,

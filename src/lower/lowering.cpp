@@ -636,6 +636,12 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value), order); },
       [&](Value value) { return in_order(stored.empty() ? new_result(value) : new_result(value, stored), order); });
+  for (const Value& output : region.outputs) {
+    auto found = all_.also.find(output.def);
+    if (found == all_.also.end() || output.index > 0 || runs_at_load_) continue;
+    body.store_also(output, in_order(found->second.first, order));
+    found->second.second = true;
+  }
   std::vector<Value> given{{region.anchor, 0}};
   for (Instruction* sibling : region.siblings) given.push_back({sibling, 0});
   body.plan(region.epilogue, region.outputs, given);

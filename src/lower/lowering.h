@@ -35,6 +35,8 @@ struct LoweredProgram {
   std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
   std::set<BufferId> written = {};                    ///< output buffers already written
   std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; symbols without a value so far
+  /// Where the kernel that computes an instruction's first result should store it a second time; true if it does.
+  std::unordered_map<const Instruction*, std::pair<View, bool>> also = {};
   std::unordered_map<const Instruction*, bool> load_time = {};
   BufferId mailbox = {};  ///< the buffer of kind mailbox, if there is one
   int depth = 0;          ///< number of bodies around the current module
@@ -94,6 +96,11 @@ class Lowering {
   /// Like new_result(value), but a new buffer stores the axes in the order `stored` (outermost first).
   View new_result(Value value, const std::vector<size_t>& stored);
   bool has_view(Value value) const { return all_.views.contains(value.def); }
+  /// Asks the kernel that computes the first result of `i` to store it to `to` as well; returns false if it shall
+  /// already store it elsewhere.
+  bool store_also(const Instruction& i, View to) { return all_.also.try_emplace(&i, std::move(to), false).second; }
+  /// Returns true if a kernel has met the request.
+  bool is_stored_also(const Instruction& i) const { return all_.also.at(&i).second; }
   /// Copies elements of `value` from one view to another.
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
     copy(from, to, value, reason, runs_at_load_);

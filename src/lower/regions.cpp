@@ -112,9 +112,10 @@ class Grouping {
     Region& last = regions_[last_dot_];
     const Instruction &matrix = *i.inputs[1].def, &other = *last.anchor->inputs[1].def;
     bool are_parts = matrix.is<Slice>() && other.is<Slice>() && matrix.inputs == other.inputs;
-    int64_t rows = rows_by_matrix(i);
-    if (!are_parts || rows < 1 || rows > tasks::ring_rows || last.siblings.size() > 2 ||
-        last.dims != i.types[0].shape.dims || last.anchor->inputs[0] != i.inputs[0])
+    Dim rows = rows_by_matrix(i);
+    bool are_few = rows.as_symbol() || (known_less_equal(1, rows) && known_less_equal(rows, tasks::ring_rows));
+    if (!are_parts || !are_few || last.siblings.size() > 2 || last.dims != i.types[0].shape.dims ||
+        last.anchor->inputs[0] != i.inputs[0])
       return false;
     last.siblings.push_back(&i);
     region_of_[i.id] = last_dot_;

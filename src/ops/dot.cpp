@@ -23,11 +23,11 @@ Types Dot::infer(Operands in) const {
   return {result};
 }
 
-int64_t rows_by_matrix(const Instruction& dot) {
+Dim rows_by_matrix(const Instruction& dot) {
   const Dims &result = dot.types[0].shape.dims, &b = dot.inputs[1].dims();
-  bool is_one = dot.types[0].shape.is_static() && known_equal(product(Dims(b.begin(), b.end() - 2)), 1);
+  bool is_one = dot.inputs[1].shape().is_static() && known_equal(product(Dims(b.begin(), b.end() - 2)), 1);
   bool fits = is_one && b[b.size() - 2].is_multiple_of(8) && !is_integer(dot.inputs[0].dtype());
-  return fits ? product(Dims(result.begin(), result.end() - 1)).value() : 0;
+  return fits ? product(Dims(result.begin(), result.end() - 1)) : Dim(0);
 }
 
 template <class T>

@@ -17,9 +17,9 @@ struct Dot {
   bool operator==(const Dot&) const = default;
 };
 
-/// Returns the number of rows of a product of floats by one matrix; 0 unless all sizes are constant and the size of the
-/// summed axis is a multiple of 8, as kernels for few rows need.
-int64_t rows_by_matrix(const Instruction& dot);
+/// Returns the number of rows of a product of floats by one matrix, which may be open; 0 unless the matrix has constant
+/// sizes and the size of the summed axis is a multiple of 8, as kernels for few rows need.
+Dim rows_by_matrix(const Instruction& dot);
 
 /// Grouped matrix product, as in a mixture of experts: `which` selects the matrix of each batch. a[batch, m, k] *
 /// b[which[batch]] -> [batch, m, n], with b[groups, k, n] and which i64[batch]. If which[i] is negative, the elements

@@ -12,24 +12,31 @@ namespace weft {
 namespace {
 
 /// True for a product of so few rows that one kernel should compute it for all parts of the matrix. Eight rows are faster
-/// than in a product with tiles only on NVIDIA's matrix unit, or with a small matrix.
+/// than in a product with tiles only on NVIDIA's matrix unit, or with a small matrix. An open number of rows, such as a
+/// batch, counts as few with a small matrix: launches are then most of the time, and each run takes a kernel for its
+/// number.
 bool has_few_rows(const Instruction& dot, const PassContext& context) {
   constexpr int64_t small = int64_t{1} << 20, few = 4;
   Value matrix = dot.inputs[1];
-  int64_t rows = rows_by_matrix(dot);
+  Dim rows = rows_by_matrix(dot);
   DType type = matrix.dtype() == DType::f32 ? context.precision : matrix.dtype();
-  bool is_ring = bits(type) == 16 && gpu_model(context.chip.arch).matrix == MatrixUnit::mma;
-  return rows >= 1 && rows <= (is_ring || product(matrix.dims()).value() <= small ? tasks::ring_rows : few);
+  bool is_ring = bits(type) == 16 && gpu_model(context.chip.arch).matrix == MatrixUnit::mma,
+       is_small = product(matrix.dims()).constant().value_or(small + 1) <= small;
+  if (rows.as_symbol()) return is_small;
+  int64_t number = rows.constant().value_or(0);
+  return number >= 1 && number <= (is_ring || is_small ? tasks::ring_rows : few);
 }
 
-/// True if the instruction is an even part of `whole` along its last axis that only elementwise functions read.
+/// True if the instruction is an even part of `whole` along its last axis that only elementwise functions read; parts of
+/// an open number of rows have a multiple of four columns, as tiles need.
 bool is_gate(const Instruction& i, Value whole) {
   const auto* op = i.as<Slice>();
   if (!op || whole.def->parent->is_result({const_cast<Instruction*>(&i), 0})) return false;
   const Dim &start = op->starts.back(), &size = op->sizes.back();
   Dims others = whole.dims();
   others.back() = size;
-  return op->sizes == others && size.is_constant() && start.is_constant() && size.value() > 0 &&
+  bool fits = whole.shape().is_static() || size.is_multiple_of(4);
+  return fits && op->sizes == others && size.is_constant() && start.is_constant() && size.value() > 0 &&
          start.value() % size.value() == 0 && std::ranges::count(op->steps, 1) == whole.rank() &&
          std::ranges::all_of(i.users, [](const Instruction* user) { return user->is<Elementwise>(); });
 }

@@ -79,18 +79,6 @@ class GpuContext final : public GpuRun {
     return found;
   }
 
-  /// Returns an element of an i32 or i64 tensor; waits if the tensor is on the device.
-  int64_t element_of(const Tensor& tensor, int element, const RunOptions& options) const {
-    int64_t width = byte_size(tensor.dtype, 1);
-    Tensor one{.dtype = tensor.dtype, .dims = {1}, .data = tensor.data.part(element * width, width)};
-    if (!options.on_device) return to_int64s(one)[0];
-    MutableTensor copy = allocate_tensor(one.dtype, one.dims);
-    const gpu::Stream queue = stream_of(options);
-    queue.copy_to_host(copy.data, one.data.data(), width);
-    queue.synchronize();
-    return to_int64s(copy.tensor)[0];
-  }
-
   /// Computes the symbols' values for this run; returns false, without a change, if the last run had the same values.
   bool set_values(std::span<const Tensor> inputs, const RunOptions& options) {
     std::vector<std::vector<int64_t>> sizes;

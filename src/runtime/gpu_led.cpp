@@ -54,11 +54,11 @@ class LedContext final : public GpuRun {
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     program_->gpu()->use();
     inputs_ = with_defaults(program_->inputs(), given);
-    bool may_queue = options.stream && options.on_device && may_capture(options);
+    bool may_queue = options.stream && options.on_device && may_capture(options) && !reads_inputs();
     if (!may_queue) await_queued(options);
     bind(options);
     place_ports(options);
-    bool is_captured = run_captured(options);
+    bool is_captured = run_captured(options, may_queue);
     if (!is_captured) {
       if (may_queue) await_queued(options);
       stream_.fill(faults_.data(), 0, faults_.bytes());
@@ -117,11 +117,30 @@ class LedContext final : public GpuRun {
     sent_ = 0;
     values_ = bind_symbols(plan().inputs, inputs_);
     if (is_random(plan())) values_.set(std::string(run_seed), seed_of(options));
+    if (follows_from_sizes_) read_inputs(options);
     check_sizes(plan().checks, values_);
     if (!placed_ || !(placed_->values == values_)) place();
     bytes_ = placed_->bytes, memory_ = placed_->memory, works_ = placed_->works;
     place_mailbox(options);
     on_device_ = options.on_device;
+  }
+
+  /// True if elements of inputs are sizes, or decide which steps run.
+  bool reads_inputs() const {
+    auto reads = [](const SizeSetting& setting) { return bool(setting.buffer); };
+    return std::ranges::any_of(plan().steps,
+                               [&](const PlanStep& s) { return std::ranges::any_of(s.settings(), reads); });
+  }
+
+  /// Sets the symbols that are elements of inputs, so that they tell captured runs apart.
+  void read_inputs(const RunOptions& options) {
+    for (const PlanStep& step : plan().steps) {
+      for (const SizeSetting& setting : step.settings()) {
+        if (!setting.buffer) continue;
+        const Tensor& input = inputs_[plan().buffers[setting.buffer].index];
+        values_.set(setting.symbol.name, element_of(input, setting.element, options));
+      }
+    }
   }
 
   /// Places inputs and working buffers with sizes that are known before the run.
@@ -199,9 +218,12 @@ class LedContext final : public GpuRun {
 
   // --- captured runs -------------------------------------------------------------------------------------------------
 
-  /// True if sizes alone determine which steps run, how often and at which addresses: the host reads nothing back.
+  /// True if sizes, and elements of inputs, determine which steps run, how often and at which addresses: the host reads
+  /// back nothing that a step computes.
   bool steps_follow_from_sizes() const {
-    auto is_computed = [](const SizeSetting& setting) { return !setting.buffer; };
+    auto is_computed = [&](const SizeSetting& setting) {
+      return !setting.buffer || plan().buffers[setting.buffer].kind == BufferKind::input;
+    };
     auto is_fixed = [&](const PlanStep& step) {
       if (step.is<SizesStep>()) return std::ranges::all_of(step.settings(), is_computed);
       if (step.is<BranchStep>()) return step.buffers.empty();
@@ -218,7 +240,7 @@ class LedContext final : public GpuRun {
   }
 
   /// Runs the steps as one graph. Returns false if that is not possible, for example at the first run with these sizes.
-  bool run_captured(const RunOptions& options) {
+  bool run_captured(const RunOptions& options, bool may_queue) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
     auto known = std::ranges::find_if(graphs_, is_it);
@@ -233,7 +255,7 @@ class LedContext final : public GpuRun {
     }
     if (!known->graph && !known->is_too_long) capture(*known, options);
     if (!known->graph) return false;
-    const gpu::Stream queue = options.on_device ? stream_of(options) : gpu::Stream(program_->gpu(), stream_.get());
+    const gpu::Stream queue = may_queue ? stream_of(options) : gpu::Stream(program_->gpu(), stream_.get());
     if (queued_.get()) queue.wait(queued_);
     queue.launch(known->graph);
     return true;

@@ -43,6 +43,18 @@ class GpuRun : public Context {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
+  /// Returns an element of an i32 or i64 tensor; waits if the tensor is on the device.
+  int64_t element_of(const Tensor& tensor, int element, const RunOptions& options) const {
+    int64_t width = byte_size(tensor.dtype, 1);
+    Tensor one{.dtype = tensor.dtype, .dims = {1}, .data = tensor.data.part(element * width, width)};
+    if (!options.on_device) return to_int64s(one)[0];
+    MutableTensor copy = allocate_tensor(one.dtype, one.dims);
+    const gpu::Stream queue = stream_of(options);
+    queue.copy_to_host(copy.data, one.data.data(), width);
+    queue.synchronize();
+    return to_int64s(copy.tensor)[0];
+  }
+
   /// Places an output. With on_device, the run writes the output to a donated input or the caller's memory, unless this
   /// memory overlaps an input (inputs_in_the_way). Else the run writes to `aside()` and copies the output at the end.
   template <class Aside>

@@ -69,6 +69,34 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
     assert "cpu_part" not in steps and "updates in order" not in steps
 
 
+def stacked(path):
+    """Makes a Scan whose rows are a new state that a product computes, the same state again, half of it, a function of
+    it, a product of constants, and the state before."""
+    info = lambda name, dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+    w = onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32) / 3, "w")
+    half = onnx.numpy_helper.from_array(np.array([4, 4], np.int64), "half")
+    nodes = [("MatMul", ["s", "w"], "p"), ("Add", ["p", "x"], "q"), ("Tanh", ["q"], "t"), ("Identity", ["t"], "r0"), ("Identity", ["t"], "r1"),
+             ("Relu", ["t"], "r3"), ("MatMul", ["w", "w"], "r4"), ("Identity", ["s"], "r5")]
+    nodes = [helper.make_node(op, given, [to]) for op, given, to in nodes]
+    nodes.append(helper.make_node("Split", ["t", "half"], ["r2", "rest"], axis=1))
+    rows = [info(f"r{k}", [8, 8] if k == 4 else [3, 4 if k == 2 else 8]) for k in range(6)]
+    body = helper.make_graph(nodes, "body", [info("s", [3, 8]), info("x", [3, 8])], [info("t", [3, 8]), *rows], [w, half])
+    scan = helper.make_node("Scan", ["start", "xs"], ["last", *[f"y{k}" for k in range(6)]], num_scan_inputs=1, body=body)
+    outputs = [("last", TensorProto.FLOAT, [3, 8]), *[(f"y{k}", TensorProto.FLOAT, None) for k in range(6)]]
+    write(path, [scan], [("start", TensorProto.FLOAT, [3, 8]), ("xs", TensorProto.FLOAT, ["seq", 3, 8])], outputs)
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_a_kernel_stores_its_row_of_a_loop(chip, tmp_path):
+    """The kernel that computes a state stores the row too. Rows without such a kernel are copied."""
+    path = tmp_path / "model.onnx"
+    stacked(path)
+    done = emulated.run(chip, "weft", "verify", path, "--at", "seq=70", "--device", "amd:0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    loop(path)
+    assert "a row of the loop" not in emulated.run(chip, "weft", "explain", path, "--device", "amd:0").stdout
+
+
 def many_boxes(path, batch, classes, n, most, centers):
     """Makes a model with NonMaxSuppression; returns boxes and scores. Among them are degenerate boxes, equal scores, NaN
     and infinite scores, and zeros of both signs."""
@@ -141,6 +169,36 @@ for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
     before, each = captured[-1], captured[-2] - captured[-1]
     assert captured == [before + trips * each for trips in (7, 3, 1, 0)]
     assert each <= 8, "two layers need a product and a cell each, and rows of the results; directions apart would need twice as many"
+
+
+CHOOSES = """
+import sys, numpy as np, weft
+gpu, cpu = (weft.compile(sys.argv[1], device=device) for device in ("amd:0", "cpu"))
+x = np.random.default_rng(0).random((2, 8), np.float32)
+for rate in (5, 5, 5, -3, 5, -3, -3, 4, 4, 2**63 - 1, -2**63, 2**32 + 5, 6, -2**63):
+    given = {"x": x + np.float32(rate % 7), "rate": np.array(rate)}
+    for got, want in zip(gpu.run(given).values(), cpu.run(given).values()):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+"""
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_an_integer_input_chooses_a_branch(chip, tmp_path, monkeypatch):
+    """The host reads the input before the run, so runs with the same value are captured, one graph for each value."""
+    info, port = helper.make_tensor_value_info, lambda name: [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8])]
+    yes = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["a"])], "yes", [], port("a"))
+    no = helper.make_graph([helper.make_node("Softmax", ["x"], ["b"])], "no", [], port("b"))
+    up = helper.make_graph([helper.make_node("Exp", ["z"], ["u"])], "up", [], port("u"))
+    down = helper.make_graph([helper.make_node("Neg", ["z"], ["d"])], "down", [], port("d"))
+    nodes = [helper.make_node("Equal", ["rate", "five"], ["is"]), helper.make_node("If", ["is"], ["z"], then_branch=yes, else_branch=no),
+             helper.make_node("Equal", ["four", "rate"], ["also"]), helper.make_node("If", ["also"], ["y"], then_branch=up, else_branch=down)]
+    constants = [onnx.numpy_helper.from_array(np.array(4), "four"), onnx.numpy_helper.from_array(np.array(5), "five"), onnx.numpy_helper.from_array(np.eye(8, dtype=np.float32)[::-1].copy(), "w")]
+    graph = helper.make_graph(nodes, "g", [*port("x"), info("rate", TensorProto.INT64, [])], port("y"), constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
+    monkeypatch.setenv("WEFT_DEBUG", "2,gpu")
+    done = emulated.run(chip, sys.executable, "-c", CHOOSES, tmp_path / "model.onnx")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("capturing ") == 4, done.stderr  # of the values that occur twice or more
 
 
 def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):

@@ -17,7 +17,7 @@ namespace {
 /// no prologue.
 bool is_gemv(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
-  int64_t rows = rows_by_matrix(*region.anchor);
+  int64_t rows = rows_by_matrix(*region.anchor).constant().value_or(0);
   return rows >= 1 && rows <= max_gemv_rows && lowering.is_load_time(region.anchor->inputs[1]);
 }
 

@@ -119,11 +119,12 @@ struct ProductKernel {
 
 /// Returns the GEMV on NVIDIA's matrix unit; nothing if this kernel cannot compute the product, for example if normed
 /// rows do not fit in registers.
-std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int matrices, bool normed) {
-  const int64_t most_normed = 32, least_k = matrices > 2 || p.m.value() > max_gemv_rows ? 8 : 512;
+std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProduct& p, int64_t rows, int matrices,
+                                         bool normed) {
+  const int64_t most_normed = 32, least_k = matrices > 2 || rows > max_gemv_rows ? 8 : 512;
   bool is_16_bits = p.type == DType::f16 || p.type == DType::bf16;
   if (!is_16_bits || !known_equal(p.batch, 1) || !p.k.is_constant() || p.k.value() < least_k) return std::nullopt;
-  auto shape = ring_shape(lowering, {.n = p.n, .k = p.k.value(), .matrices = matrices}, p.m, p.m.value());
+  auto shape = ring_shape(lowering, {.n = p.n, .k = p.k.value(), .matrices = matrices}, p.m, rows);
   if (!shape || (normed && shape->steps * shape->rows > most_normed)) return std::nullopt;
   return ProductKernel{.header = "gemv_mma.h",
                        .call = cat("gemv_mma<", kernel_type(p.type), ", ", shape->rows, ", ", shape->stages, ", ",
@@ -137,24 +138,24 @@ std::optional<ProductKernel> ring_kernel(const Lowering& lowering, const GpuProd
                        .reason = "few rows: read B once, on the matrix unit"};
 }
 
-/// Returns the gemv kernel for a few rows of direct operands; nothing for other products.
-std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1,
+/// Returns the gemv kernel that multiplies `rows` rows of direct operands at a time; nothing for other products.
+std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int64_t rows, int matrices = 1,
                                          bool normed = false) {
   const int64_t most = matrices > 1 ? tasks::ring_rows : max_gemv_rows;
-  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= most;
+  bool is_few = rows >= 1 && rows <= most;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
-  if (auto kernel = ring_kernel(lowering, p, matrices, normed)) return kernel;
+  if (auto kernel = ring_kernel(lowering, p, rows, matrices, normed)) return kernel;
   GemvShape f = gemv_shape(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
                            tasks::vector_bits / bits(p.type));
   int columns = std::max(f.columns / matrices, 1);
-  return ProductKernel{.header = "gemv_gpu.h",
-                       .call = cat("gemv_gpu<", kernel_type(p.type), ", ", p.m.value(), ", ", columns, ", ", f.at_once,
-                                   ", ", p.ahead, ">"),
-                       .blocks = p.batch * ceildiv(p.n, columns),
-                       .threads = f.threads,
-                       .columns = columns,
-                       .waits_itself = p.ahead,
-                       .reason = cat("few rows: read B once, ", columns, " columns a block")};
+  return ProductKernel{
+      .header = "gemv_gpu.h",
+      .call = cat("gemv_gpu<", kernel_type(p.type), ", ", rows, ", ", columns, ", ", f.at_once, ", ", p.ahead, ">"),
+      .blocks = p.batch * ceildiv(p.m, rows) * ceildiv(p.n, columns),
+      .threads = f.threads,
+      .columns = columns,
+      .waits_itself = p.ahead,
+      .reason = cat("few rows: read B once, ", columns, " columns a block")};
 }
 
 ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const BlockTile& tile) {
@@ -178,14 +179,14 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
 std::optional<ProductKernel> one_row_kernel(const Lowering& lowering, GpuProduct p, const TileChoice& chosen) {
   if (chosen.work != p.m || p.m.lower_bound() > 1) return std::nullopt;
   Dim rows = std::exchange(p.m, 1);
-  auto kernel = gemv_kernel(lowering, p);
+  auto kernel = gemv_kernel(lowering, p, 1);
   if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // no blocks for no rows
   return kernel;
 }
 
 /// Chooses a kernel or a library call for a product.
 std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
-  if (auto few = gemv_kernel(lowering, p)) return *few;
+  if (auto few = gemv_kernel(lowering, p, p.m.constant().value_or(0))) return *few;
   TileChoice chosen = choose_tile(lowering, p);
   if (chosen.offer) return *chosen.offer;
   std::string in_tiles = cat("matrix product in ", describe(chosen));
@@ -254,6 +255,56 @@ std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::st
   return cat("normed_rows(", rows, ", ", at, ", ", number_text(DType::f32, norm.epsilon), ")");
 }
 
+/// Returns the text of a constant matrix that rows multiply, B along k. Both directions of a network share a kernel,
+/// whether or not their matrix is the first of its buffer.
+std::string matrix_text(KernelBuilder& kernel, const View& b, DType type) {
+  return cat("direct_rows<", kernel_type(type), ">([&]([[maybe_unused]] i64 at, i64 row) WEFT_LAMBDA { return raw(",
+             kernel.buffer(b.buffer, b.dtype, false), ") + ", kernel.number(b.offset), " + row * ",
+             kernel.number(b.strides.back()), "; })");
+}
+
+/// A kernel of products side by side, for at least `from` rows.
+struct RowsKernel {
+  int64_t from;
+  ProductKernel kernel;
+};
+
+/// Returns the kernels for products side by side, `count` matrices: one for a fixed number of rows, else those that
+/// multiply one, four or eight rows at a time, and tiles for many rows. `tiled`: A can be loaded as it is.
+std::vector<RowsKernel> side_by_side(Lowering& lowering, const GpuProduct& p, int count, bool normed, bool tiled) {
+  constexpr int64_t many = 65;  // from here on, tiles read less of B
+  std::vector<RowsKernel> kernels;
+  auto add = [&](int64_t from, const GpuProduct& rows, int64_t at_once) {
+    auto kernel = gemv_kernel(lowering, rows, at_once, count, normed);
+    check(kernel.has_value(), "only products of few rows take in others");
+    if (count > 1) kernel->reason += cat(", ", count, " matrices side by side");
+    kernels.push_back({from, *kernel});
+  };
+  if (p.m.is_constant()) return add(0, p, p.m.value()), kernels;
+  for (int64_t rows : {1, 4}) {
+    GpuProduct few = p;
+    few.m = rows;
+    add(rows == 1 ? 0 : 2, few, rows);
+    Dim& blocks = kernels.back().kernel.blocks;
+    blocks = blocks * min(p.m, 1);  // no blocks for no rows
+  }
+  add(5, p, tasks::ring_rows);
+  const int each = count == 2 ? 4 : 2;  // columns of a matrix in a call of the epilogue
+  GpuProduct all = p;
+  all.n = floordiv(p.n, each) * Dim(tasks::gemm_lanes), all.direct = tiled;
+  TileChoice chosen = choose_tile(lowering, all);
+  auto add_tile = [&](int64_t from, const BlockTile& tile) {
+    ProductKernel kernel = tile_kernel(lowering, all, tile);
+    kernel.call = cat("gemm_side_by_side<", kernel_type(p.type), ", ", tile_text(tile), ">");
+    kernel.columns = each;
+    if (kernels.back().from == from) kernels.pop_back();
+    kernels.push_back({from, std::move(kernel)});
+  };
+  add_tile(many, chosen.tile);
+  for (const TileChoice::Larger& larger : chosen.larger) add_tile(std::max(larger.from, many), larger.tile);
+  return kernels;
+}
+
 /// Lowers products of few rows that have joined products or a norm (gpu/gemv.h). Their matrices are constant, so they
 /// can be stored in any layout.
 void lower_gemv(Lowering& lowering, const Region& region) {
@@ -272,29 +323,41 @@ void lower_gemv(Lowering& lowering, const Region& region) {
       b = copied_along_k(lowering, b, dot->inputs[1], type);
   }
   Product& p = products[0];
-  size_t rank = p.b.dims.size();
   View loaded = p.a;
   if (!norm && p.a.dtype == DType::f32) loaded.dtype = type;  // converted by the kernel: a state that is a result
   if (!is_direct(loaded, 0, row_stride(p), p.a.strides.back(), type))
     p.a = lowering.copy_of(p.a, rows, "a product of few rows reads them as they are multiplied", type);
   int count = static_cast<int>(dots.size());
   bool ahead = std::ranges::all_of(products, [&](const Product& one) { return is_constant(lowering, one.b); });
-  auto main = gemv_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = ahead}, count,
-                          norm.has_value());
-  check(main && p.batch_axes == 0, "only products of few rows take in others");
+  check(p.batch_axes == 0, "only products of few rows take in others");
+  std::vector<RowsKernel> kernels =
+      side_by_side(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = ahead}, count,
+                   norm.has_value(), p.a.dtype == type);
+  ProductKernel& main = kernels[0].kernel;
 
-  KernelBuilder kernel(main->header);
+  KernelBuilder kernel(main.header);
   std::string a = operand_text(kernel, p.a, 0, row_stride(p), p.a.strides.back(), p.a.dtype), b;
   if (norm) a = normed_text(lowering, kernel, a, *norm);
   for (const Product& product : products) {
-    const Dims& strides = product.b.strides;
-    std::string text = operand_text(kernel, product.b, 0, strides[rank - 1], strides[rank - 2], type);
+    std::string text = matrix_text(kernel, product.b, type);
     b = b.empty() ? text : cat("twins(", b, ", ", text, ")");
   }
-  if (count > 1) main->reason += cat(", ", count, " matrices side by side");
-  if (norm) main->reason += ", rows normed on their way";
-  write_product(lowering, region, p, *main, kernel, a, b, type);
-  add_product(lowering, region, p, product_launch(lowering, kernel, *main, type), main->reason);
+  if (norm) main.reason += ", rows normed on their way";
+  write_product(lowering, region, p, main, kernel, a, b, type);
+  auto launch = [&](const ProductKernel& one) {
+    KernelBuilder same = kernel;
+    same.set_header(one.header);
+    same.replace(main.call, one.call);
+    same.replace(columns_text(main), columns_text(one));
+    return product_launch(lowering, same, one, type);
+  };
+  PlanStep step = launch(main);
+  for (size_t i = 1; i < kernels.size(); ++i) add_variant(step, launch(kernels[i].kernel), kernels[i].from);
+  if (kernels.size() > 1) {
+    launch_of(step).work = p.m;
+    main.reason += "; from 2, 5 and 65 rows on other kernels";
+  }
+  add_product(lowering, region, p, std::move(step), main.reason);
 }
 
 }  // namespace
