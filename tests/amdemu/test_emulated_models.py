@@ -113,6 +113,23 @@ def test_channel_attention(chip, precision, sizes, tmp_path):
     assert all(k["bytes"] > 16 * k["lines"] for k in kernels if k["kernel"].startswith("reduce")), kernels
 
 
+@pytest.mark.parametrize(("chip", "precision"), [("gfx942", "f16"), ("gfx1100", "f32")])
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_a_last_resize(chip, precision, mode, tmp_path):
+    """A resize that ends the network reads the channels-last picture and writes channels first; nothing is copied."""
+    weights = np.random.default_rng(1).standard_normal((21, 8, 1, 1)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Resize", ["c", "", "", "sizes"], ["y"], mode=mode)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)] for name, dims in [("x", ["n", 8, 5, 6]), ("y", ["n", 21, 19, 50])]]
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.array([2, 21, 19, 50], np.int64), "sizes")]
+    graph = helper.make_graph(nodes, "resized", *ends, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", tmp_path / "m.onnx", "--device", "amd:0", "--at", "n=2",
+                                     "--precision", precision, *(["--norm", "1e-2"] if precision != "f32" else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = 2 * 21 * 19 * 50 * 4
+    assert not [k for k in kernels if not k["kernel"].startswith("resize") and k["bytes"] > result], kernels
+
+
 def test_small_reductions(tmp_path):
     """Small reductions that are independent share a launch. Those that depend on each other do not: they have barriers."""
     steps = [("ReduceMax x", "most"), ("ReduceMin x", "least"), ("Div x most", "z"), ("ReduceSum z", "sum"), ("Mul z sum", "y")]

@@ -201,6 +201,8 @@ def conv_block(d):
     if d.random.random() < 0.5:
         y = d.add("Conv", y, d.array((c, 1, 3, 3)) / f32(4), pads=[1, 1, 1, 1], group=c)
     y = d.add("Add", y, x)
+    if d.chance(0.2):
+        return d.add("Resize", y, None, np.array([1, 1, 2, d.random.choice((1.5, 3))], np.float32), mode=d.random.choice(("linear", "nearest")))
     return d.add("Concat", y, d.add("MaxPool", y, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), axis=1)
 
 
