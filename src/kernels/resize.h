@@ -128,6 +128,21 @@ WEFT_INLINE auto resize_taps(P places, A weights, i64 taps, i64 at) {
   return ResizeTaps<Acc>{raw(places) + at * (taps + 1), raw(weights) + at * taps};
 }
 
+/// The row of a table with at most `Taps` taps, in registers.
+template <class Acc, int Taps>
+struct HeldTaps {
+  i64 count, places[Taps];
+  Acc weights[Taps];
+};
+template <int Taps, class Acc>
+WEFT_INLINE auto held_taps(ResizeTaps<Acc> row) {
+  HeldTaps<Acc, Taps> held{row.count(), {}, {}};
+  WEFT_UNROLL for (int t = 0; t < Taps; ++t) {
+    if (t < held.count) held.places[t] = row.places[t + 1], held.weights[t] = row.weights[t];
+  }
+  return held;
+}
+
 /// Returns the sum over the taps of all axes of weight * load(offset); the innermost sum is that of the last axis.
 template <class Acc, int N, class Load>
 WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset) {
@@ -139,6 +154,18 @@ WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset, ResizeTaps<Acc>
   Vec<Acc, N> sum = splat<Acc, N>(Acc(0));
   WEFT_NO_UNROLL for (i64 t = 0; t < axis.count(); ++t) {
     sum += splat<Acc, N>(axis.weights[t]) * resize_sum<Acc, N>(load, offset + axis.places[t + 1], more...);
+  }
+  return sum;
+}
+
+template <class Acc, int N, int Taps, class Load, class... More>
+WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset, HeldTaps<Acc, Taps> axis, More... more) {
+  if (axis.count < 1) return splat<Acc, N>(Acc(0));
+  Vec<Acc, N> sum = resize_sum<Acc, N>(load, offset + axis.places[0], more...);
+  if (axis.count > 1) sum = splat<Acc, N>(axis.weights[0]) * sum;
+  WEFT_UNROLL for (int t = 1; t < Taps; ++t) {
+    if (t < axis.count)
+      sum += splat<Acc, N>(axis.weights[t]) * resize_sum<Acc, N>(load, offset + axis.places[t], more...);
   }
   return sum;
 }

@@ -632,7 +632,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  const std::vector<size_t> stored = order.empty() ? std::move(iteration.stored) : order;
+  const std::vector<size_t> stored = iteration.stored.empty() ? order : std::move(iteration.stored);
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value), order); },
       [&](Value value) { return in_order(stored.empty() ? new_result(value) : new_result(value, stored), order); });

@@ -85,7 +85,9 @@ Iteration result_iteration(const Dims& dims, size_t batch_axes) {
 Iteration result_iteration(const Dims& dims, const Product& p) {
   Dims ordered;
   for (size_t axis : p.order) ordered.push_back(dims[axis]);
-  return result_iteration(p.order.empty() ? dims : ordered, p.batch_axes);
+  Iteration iteration = result_iteration(p.order.empty() ? dims : ordered, p.batch_axes);
+  iteration.stored = p.stored;
+  return iteration;
 }
 
 }  // namespace weft

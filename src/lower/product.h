@@ -20,7 +20,8 @@ struct Product {
   View a, b;
   size_t batch_axes = 0;  ///< number of leading axes that are batches; the others but the last are rows
   Dim batch = 1, m = 1, n = 0, k = 0;
-  std::vector<size_t> order = {};  ///< the order in which the kernel walks the result's axes; empty: their own
+  std::vector<size_t> order = {};   ///< the order in which the kernel walks the result's axes; empty: their own
+  std::vector<size_t> stored = {};  ///< the order of the axes in the stored result; empty: `order`
 };
 /// Describes a dot as a matrix product. If all batches share B, the batches become rows of A. If these rows have no
 /// common stride, a GPU takes them in memory order (exporters often transpose batch and sequence), or else A is copied.

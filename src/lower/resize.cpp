@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -92,6 +93,31 @@ TapTable make_table(Lowering& lowering, const Instruction& i, size_t axis, const
   return table;
 }
 
+constexpr int64_t rows_of_walk = 8;
+/// True if each GPU thread computes up to 8 rows of one coordinate of the resized last axis, so that it reads the row of
+/// this axis's table once. The taps must fit in registers.
+bool walks_columns(const Lowering& lowering, const Instruction& i, const View& x,
+                   const std::vector<AxisGroup>& groups) {
+  constexpr int64_t most_taps = 4;
+  if (!lowering.on_gpu() || groups.size() < 2 || !groups.back().is_alone) return false;
+  if (i.as<Resize>()->coordinates == ResizeCoordinates::tf_crop_and_resize) return false;
+  return std::ranges::all_of(groups, [&](const AxisGroup& group) {
+    Dim taps = group.is_alone ? tap_count(i, x.dims[group.begin], group.begin) : Dim(1);
+    return taps.is_constant() && taps.value() <= most_taps;
+  });
+}
+
+/// Opens the loop over the rows of a thread.
+void open_walk(KernelBuilder& kernel, const std::vector<AxisGroup>& groups) {
+  size_t g = groups.size() - 2;
+  kernel.line("  const i64 first = at[", g, "] * ", rows_of_walk, ", end = least(first + ", rows_of_walk, ", ",
+              kernel.size(groups[g].size), ");");
+  kernel.line("  auto next = at;");
+  kernel.line("  WEFT_NO_UNROLL for (i64 row = first; row < end; ++row) {");
+  kernel.line("  next.at[", g, "] = row;");
+  kernel.line("  const auto at = next;");
+}
+
 /// Returns text such as `convert<f32>(load<W>(...))`: W elements from `offset` on, or one if the last axis is resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
@@ -133,34 +159,41 @@ void lower_resize(Lowering& lowering, const Region& given) {
   Region after = split_epilogue(lowering, region, iteration);
 
   KernelBuilder kernel("resize.h");
+  bool crops = op.coordinates == ResizeCoordinates::tf_crop_and_resize, walks = walks_columns(lowering, i, x, groups);
   kernel.line("using Sum = ", kernel_type(sum), ";");
   kernel.line("constexpr int W = ", last_is_resized ? "1" : bits(sum) > 32 ? "native_lanes" : "2 * native_lanes", ";");
-  open_loop(kernel, groups);
-  std::string taps;
+  std::vector<AxisGroup> loops = groups;
+  if (walks) loops.end()[-2].size = ceildiv(loops.end()[-2].size, rows_of_walk);
+  open_loop(kernel, loops);
+  std::string taps, offset;
+  auto emit_taps = [&](size_t g) {
+    TapTable table = make_table(lowering, i, groups[g].begin, x, sum);
+    std::string row = cat("resize_taps(", kernel.buffer(table.places.buffer, DType::i64, false), ", ",
+                          kernel.buffer(table.weights.buffer, table.weights.dtype, false), ", ",
+                          kernel.size(table.taps), ", at[", g, "])");
+    if (walks) row = cat("held_taps<", table.taps.value(), ">(", row, ")");
+    kernel.line("  const auto taps", g, " = ", row, ";");
+  };
+  if (walks) {
+    emit_taps(groups.size() - 1);
+    open_walk(kernel, groups);
+  }
   for (size_t g = 0; g < groups.size(); ++g) {
     if (!groups[g].is_alone) continue;
-    TapTable table = make_table(lowering, i, groups[g].begin, x, sum);
-    kernel.line("  const auto taps", g, " = resize_taps(", kernel.buffer(table.places.buffer, DType::i64, false), ", ",
-                kernel.buffer(table.weights.buffer, table.weights.dtype, false), ", ", kernel.size(table.taps), ", at[",
-                g, "]);");
+    if (!walks || g + 1 < groups.size()) emit_taps(g);
     taps += cat(taps.empty() ? "" : ", ", "taps", g);
+    offset += cat(" + taps", g, walks ? ".places[0]" : ".places[1]");
   }
-  std::string load = load_text(kernel, x, last_is_resized, sum);
+  std::string load = load_text(kernel, x, last_is_resized, sum), base = offset_text(kernel, groups, x.offset);
   kernel.line("  const auto read = [&](i64 offset) WEFT_LAMBDA { return ", load, "; };");
-  std::string base = offset_text(kernel, groups, x.offset);
-  if (op.mode == ResizeMode::nearest) {
-    std::string offset = base;
-    for (size_t g = 0; g < groups.size(); ++g) offset += groups[g].is_alone ? cat(" + taps", g, ".places[1]") : "";
-    bool crop = op.coordinates == ResizeCoordinates::tf_crop_and_resize;
-    kernel.line("  const auto sum = ", crop ? cat("resize_outside(", taps, ") ? decltype(read(0)){} : ") : "", "read(",
-                offset, ");");
-  } else {
-    kernel.line("  const auto sum = resize_sum<Sum, W>(read, ", base, taps.empty() ? "" : ", ", taps, ");");
-  }
+  std::string sum_text = cat("resize_sum<Sum, W>(read, ", base, taps.empty() ? "" : ", ", taps, ")");
+  if (op.mode == ResizeMode::nearest)
+    sum_text = cat(crops ? cat("resize_outside(", taps, ") ? decltype(read(0)){} : ") : "", "read(", base, offset, ")");
+  kernel.line("  const auto sum = ", sum_text, ";");
   emit_result(kernel, op, x.dtype, taps);
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(x.dtype));
-  kernel.line("});");
-  lowering.set_loop(kernel, outer_sizes(groups), groups.back().size,
+  kernel.line(walks ? "}});" : "});");
+  lowering.set_loop(kernel, outer_sizes(loops), loops.back().size,
                     last_is_resized ? 1 : (bits(sum) > 32 ? 1 : 2) * lowering.tile().lanes);
   PlanStep step = kernel.finish(lowering.plan(), cat("resize_", enum_name(op.mode)));
   step.flops = product(op.dims);

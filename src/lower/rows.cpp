@@ -15,14 +15,6 @@
 namespace weft {
 namespace {
 
-/// True for a norm of [batch, group, pixel, channel] that a GPU computes where these lie: in channels-last images.
-bool is_in_image(const Lowering& lowering, const Instruction& anchor) {
-  const auto* op = anchor.as<Normalize>();
-  const auto* moved = anchor.inputs[0].def->as<Transpose>();
-  return lowering.on_gpu() && op && op->axis == 2 && moved && moved->permutation == std::vector<int64_t>{0, 2, 1, 3} &&
-         anchor.inputs[0].dims()[3].is_multiple_of(4);
-}
-
 /// Returns the shape of rows that consist of the last axis; those of a norm, of all axes from its own on.
 RowShape last_axes_shape(Lowering& lowering, const Region& region) {
   const Dims& dims = region.anchor->inputs[0].dims();
@@ -37,9 +29,9 @@ RowShape last_axes_shape(Lowering& lowering, const Region& region) {
 }
 
 /// Returns the shape of a reduction over axes [a, b); passes made the reduced axes neighbours.
-RowShape reduced_shape(const Instruction& anchor) {
-  const auto& op = *anchor.as<Reduce>();
-  const Dims &in = anchor.inputs[0].dims(), &out = anchor.types[0].shape.dims;
+RowShape reduced_shape(Lowering& lowering, const Region& region) {
+  const auto& op = *region.anchor->as<Reduce>();
+  Dims in = region.anchor->inputs[0].dims(), out = region.anchor->types[0].shape.dims;
   size_t a = op.axes.front(), b = op.axes.back() + 1;
   check(b - a == op.axes.size(), "reduced axes are neighbours when they are lowered");
   RowShape shape{.input = {in, {0, a}, {"row", "col"}},
@@ -47,7 +39,15 @@ RowShape reduced_shape(const Instruction& anchor) {
                  .rows = size_of(in, 0, a),
                  .cols = size_of(in, a, b)};
   shape.inner = size_of(in, b, in.size());
-  if (known_equal(shape.inner, 1)) return shape;
+  if (known_equal(shape.inner, 1)) {
+    if (b != in.size() || !reads_across(lowering, region, a)) return shape;
+    for (size_t axis = 0; axis < in.size(); ++axis) shape.order.push_back(axis);
+    --a, --b;
+    std::rotate(in.begin() + a, in.begin() + a + 1, in.end());
+    if (op.keep) std::rotate(out.begin() + a, out.begin() + a + 1, out.end());
+    std::rotate(shape.order.begin() + a, shape.order.begin() + a + 1, shape.order.end());
+    shape.rows = size_of(in, 0, a), shape.inner = in.back();
+  }
   shape.columns = true;
   shape.input = {in, {0, a, b}, {"outer", "at", "col"}};
   shape.output = {out, {0, op.keep ? b : a}, {"outer", "col"}};
@@ -107,7 +107,7 @@ void emit_load_body(Lowering& lowering, KernelBuilder& kernel, const Region& reg
   Value input = region.anchor->inputs[0];
   FusedBody body(
       kernel, shape.input, [&](Value value) { return in_order(lowering.view_of(value), shape.order); },
-      [&](Value value) { return lowering.new_result(value); });
+      [&](Value value) { return in_order(lowering.new_result(value), shape.order); });
   body.plan(region.prologue, before, {}, {input});
   body.emit();
   kernel.line("  return convert<", kernel_type(acc), ">(", body.variable(input), ");");
@@ -301,7 +301,7 @@ static void lower_whole_rows(Lowering& lowering, const Region& region, const Row
 }
 
 void lower_rows(Lowering& lowering, const Region& given) {
-  RowShape shape = given.anchor->is<Reduce>() ? reduced_shape(*given.anchor) : last_axes_shape(lowering, given);
+  RowShape shape = given.anchor->is<Reduce>() ? reduced_shape(lowering, given) : last_axes_shape(lowering, given);
   Region region = split_what_does_not_fit(lowering, given, shape);
   Region after = split_epilogue(lowering, region, shape.output);
   DType acc = compute_type(region.anchor->inputs[0].dtype());

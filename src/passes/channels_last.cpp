@@ -40,7 +40,7 @@ List permuted(const List& list) {
 
 class LayoutChange {
  public:
-  LayoutChange(Module& module, bool in_groups) : module_(module), in_groups_(in_groups) {}
+  LayoutChange(Module& module, bool on_gpu) : module_(module), on_gpu_(on_gpu) {}
 
   bool run() {
     for (Instruction& i : module_) {
@@ -158,7 +158,7 @@ class LayoutChange {
   /// Rewrites a norm over groups of channels that fill vectors.
   Value normed_groups(Instruction& i, const Normalize& op) {
     Value rows = i.inputs[0], image = rows.def->is<Reshape>() ? rows.def->inputs[0] : Value{};
-    if (!in_groups_ || op.axis != 2 || !image || !last_of_.contains(image.def)) return {};
+    if (!on_gpu_ || op.axis != 2 || !image || !last_of_.contains(image.def)) return {};
     const Dims& from = image.dims();
     Dim groups = rows.dims()[1], channels = floordiv(from[1], groups);
     bool are_groups = from[0] == rows.dims()[0] && known_equal(channels * groups, from[1]) && !known_equal(groups, 1);
@@ -232,7 +232,9 @@ class LayoutChange {
     if (const auto* op = i.as<Pad>())
       return insert(i, Pad{permuted(op->before), permuted(op->after), op->mode}, inputs);
     Resize resize = *i.as<Resize>();
-    if (!resize.roi.empty() || inputs.size() > 1) return {};
+    bool is_last_step =
+        on_gpu_ && i.users.empty();  // a GPU writes the result's layout faster than it copies the result
+    if (!resize.roi.empty() || inputs.size() > 1 || is_last_step) return {};
     resize.dims = permuted(resize.dims);
     resize.scales = permuted(resize.scales);
     return insert(i, resize, inputs);
@@ -278,7 +280,7 @@ class LayoutChange {
   }
 
   Module& module_;
-  bool in_groups_;
+  bool on_gpu_;
   std::unordered_map<const Instruction*, Value> last_of_;     // channels-first instruction -> its channels-last form
   std::unordered_map<const Instruction*, Value> grouped_of_;  // instruction -> the result of grouped()
   bool changed_ = false;
@@ -286,8 +288,8 @@ class LayoutChange {
 
 }  // namespace
 
-bool channels_last(Module& module, bool in_groups) {
-  return LayoutChange(module, in_groups).run() && (shorten_chains(module), true);
+bool channels_last(Module& module, bool on_gpu) {
+  return LayoutChange(module, on_gpu).run() && (shorten_chains(module), true);
 }
 
 }  // namespace weft

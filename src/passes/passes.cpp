@@ -10,6 +10,7 @@
 #include "passes/byte_tables.h"
 #include "passes/canonicalise_views.h"
 #include "passes/channels_last.h"
+#include "passes/divide_products.h"
 #include "passes/expand_composites.h"
 #include "passes/expand_quantize.h"
 #include "passes/fold_constants.h"

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import emulated
 
@@ -73,6 +74,72 @@ def test_main_kernels(chip, tmp_path, monkeypatch):
     for kernel in kernels:
         families.setdefault(re.sub(r"_[0-9a-f]{6}$", "", kernel["kernel"]), []).append(kernel)
     check_budgets("main kernels in f16", chip, {name: costs(of) for name, of in sorted(families.items())})
+
+
+def channel_attention(tokens, heads, wide):
+    """Attention between channels, with queries and keys of length 1 along the tokens (XCiT): too wide for one kernel."""
+    rng, channels = np.random.default_rng(tokens), heads * wide
+    weights = {"w": rng.standard_normal((channels, 3 * channels)) / 8, "v": rng.standard_normal((channels, channels)) / 8}
+    numbers = {"parts": [0, 0, 3, heads, wide], "joined": [0, 0, channels], "ones": [1, 1, 1], "first": [0], "tokens": [3]}
+    steps = [("MatMul", "x w", "qkv", {}), ("Reshape", "qkv parts", "apart", {}), ("Transpose", "apart", "turned", {"perm": [2, 0, 3, 4, 1]}),
+             ("Split", "turned ones", "q1 k1 v1", {"axis": 0})]
+    for name in "qkv":
+        steps += [("Squeeze", f"{name}1 first", f"{name}2", {})]
+    for name in "qk":
+        steps += [("ReduceL2", f"{name}2 tokens", f"{name}3", {"keepdims": 1}), ("Max", f"{name}3 least", f"{name}4", {}),
+                  ("Div", f"{name}2 {name}4", f"{name}5", {})]
+    steps += [("Transpose", "k5", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q5 kt", "cosines", {}), ("Softmax", "cosines", "s", {"axis": 3}),
+              ("MatMul", "s v2", "mixed", {}), ("Transpose", "mixed", "back", {"perm": [0, 3, 1, 2]}), ("Reshape", "back joined", "flat", {}),
+              ("MatMul", "flat v", "y", {})]
+    constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
+    constants += [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in numbers.items()]
+    constants += [numpy_helper.from_array(np.array(1e-2, np.float32), "least")]
+    nodes = [helper.make_node(op, ins.split(), outs.split(), **attributes) for op, ins, outs, attributes in steps]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", tokens, channels])] for name in "xy"]
+    return helper.make_model(helper.make_graph(nodes, "channels", *ends, constants), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize(("chip", "precision"), [("gfx942", "f16"), ("gfx1100", "f32"), ("gfx1201", "bf16")])
+@pytest.mark.parametrize("sizes", [(300, 2, 16), (519, 3, 20)])
+def test_channel_attention(chip, precision, sizes, tmp_path):
+    """The lengths divide the product; they are summed along the channels, where the operands are dense; and the second
+    product stores its result in the order of its reader."""
+    onnx.save(channel_attention(*sizes), tmp_path / "channels.onnx")
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", tmp_path / "channels.onnx", "--device", "amd:0", "--at", "n=2",
+                                     "--precision", precision, *(["--norm", "2e-2"] if precision != "f32" else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    moves = [k for k in kernels if k["kernel"].startswith(("pointwise", "copy"))]
+    assert emulated.total(moves, "launches") == 2, moves  # the two weights, when the program is loaded
+    assert all(k["bytes"] > 16 * k["lines"] for k in kernels if k["kernel"].startswith("reduce")), kernels
+
+
+@pytest.mark.parametrize(("chip", "precision"), [("gfx942", "f16"), ("gfx1100", "f32")])
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_a_last_resize(chip, precision, mode, tmp_path):
+    """A resize that ends the network reads the channels-last picture and writes channels first; nothing is copied."""
+    weights = np.random.default_rng(1).standard_normal((21, 8, 1, 1)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Resize", ["c", "", "", "sizes"], ["y"], mode=mode)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)] for name, dims in [("x", ["n", 8, 5, 6]), ("y", ["n", 21, 19, 50])]]
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.array([2, 21, 19, 50], np.int64), "sizes")]
+    graph = helper.make_graph(nodes, "resized", *ends, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", tmp_path / "m.onnx", "--device", "amd:0", "--at", "n=2",
+                                     "--precision", precision, *(["--norm", "1e-2"] if precision != "f32" else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = 2 * 21 * 19 * 50 * 4
+    assert not [k for k in kernels if not k["kernel"].startswith("resize") and k["bytes"] > result], kernels
+
+
+def test_small_reductions(tmp_path):
+    """Small reductions that are independent share a launch. Those that depend on each other do not: they have barriers."""
+    steps = [("ReduceMax x", "most"), ("ReduceMin x", "least"), ("Div x most", "z"), ("ReduceSum z", "sum"), ("Mul z sum", "y")]
+    nodes = [helper.make_node(words.split()[0], words.split()[1:], [out]) for words, out in steps]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 9])
+    ends = [x], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "least")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "small", *ends), opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
+    done, kernels = emulated.counted("gfx1100", tmp_path, "weft", "verify", tmp_path / "m.onnx", "--device", "amd:0", "--at", "n=7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [k["kernel"] for k in kernels if k["kernel"].startswith("reduce") and "_and_1_more" in k["kernel"]], kernels
 
 
 def test_decoder_with_caches(tmp_path, monkeypatch):

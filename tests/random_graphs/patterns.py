@@ -242,6 +242,8 @@ def conv_block(d):
     if d.random.random() < 0.5:
         y = d.add("Conv", y, d.array((c, 1, 3, 3)) / f32(4), pads=[1, 1, 1, 1], group=c)
     y = d.add("Add", y, x)
+    if d.chance(0.2):
+        return d.add("Resize", y, None, np.array([1, 1, 2, d.random.choice((1.5, 3))], np.float32), mode=d.random.choice(("linear", "nearest")))
     return d.add("Concat", y, d.add("MaxPool", y, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), axis=1)
 
 
@@ -377,6 +379,26 @@ def attention_in_f64(d):
     return d.add("Attention", q, k, v)
 
 
+# --- divide_products
+
+
+def unit_vectors(d):
+    """Returns attention between channels, with queries and keys of length 1. Its result is stored transposed."""
+    b, tokens, heads, wide = d.random.choice((1, 2)), d.random.choice((3, 8, 9)), d.random.choice((1, 2)), d.random.choice((2, 4, 8))
+    x, parts = d.input((b, tokens, 5)), []
+    for number in range(3):
+        v = d.add("MatMul", x, d.weight(d.array((5, heads * wide)) / f32(8)))
+        v = d.add("Transpose", d.add("Reshape", v, np.array([b, tokens, heads, wide], np.int64)), perm=[0, 2, 3, 1])
+        if number < 2:
+            length = d.add("Sqrt", d.add("ReduceSum", d.add("Mul", v, v), np.array([3], np.int64), keepdims=1))
+            v = d.add("Div", v, d.add("Max", length, f32(0.5)))
+        parts.append(v)
+    y = d.add("MatMul", parts[0], d.add("Transpose", parts[1], perm=[0, 1, 3, 2]))
+    y = d.add("MatMul", d.add("Softmax", y, axis=3), parts[2])
+    y = d.add("Reshape", d.add("Transpose", y, perm=[0, 3, 1, 2]), np.array([b, tokens, heads * wide], np.int64))
+    return d.add("MatMul", y, d.weight(d.array((heads * wide, 3)) / f32(8)))
+
+
 # --- few long rows: many blocks of a GPU share each row
 
 
@@ -416,5 +438,5 @@ ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
-    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, long_rows,
+    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, long_rows,
 ]

@@ -105,6 +105,46 @@ void make_direct(Lowering& lowering, const Instruction& dot, Product& p, DType t
     p.a = lowering.copy_of(p.a, dot.inputs[0], "its product loads vectors of aligned rows", type, lanes);
 }
 
+/// Returns the order of axes in which the readers of the transposed result would need no copy, if nothing else reads it.
+std::vector<size_t> order_of_reader(const Region& region) {
+  Value result = region.outputs.size() == 1 ? region.outputs[0] : Value{};
+  Instruction* reader = result && result.def->users.size() == 1 ? result.def->users[0] : nullptr;
+  const auto* turn = reader ? reader->as<Transpose>() : nullptr;
+  if (!turn || result.def->parent->is_result(result)) return {};
+  View turned = *apply_view(contiguous_view(BufferId(0), result.shape()), *reader);
+  bool is_dense = known_equal(turned.strides.back(), 1);
+  auto reads_rows = [](const Instruction* user, const Instruction* rows) {
+    return user->is<Dot>() && user->inputs[0].def == rows;
+  };
+  auto needs_copy = [&](const Instruction* user) {
+    if (!user->is<Reshape>()) return !is_dense && reads_rows(user, reader);
+    auto is_row_reader = [&](const Instruction* next) { return reads_rows(next, user); };
+    return !apply_view(turned, *user) || (!is_dense && std::ranges::any_of(user->users, is_row_reader));
+  };
+  if (!std::ranges::any_of(reader->users, needs_copy)) return {};
+  return {turn->permutation.begin(), turn->permutation.end()};
+}
+
+/// Lets the kernel store its result as the reader wants it. If rows become the last axis, multiplies B^T by A^T.
+void store_as_read(const Lowering& lowering, const Region& region, Product& p) {
+  std::vector<size_t> wanted = order_of_reader(region);
+  size_t rank = p.b.dims.size();
+  if (wanted.empty() || !p.order.empty()) return;
+  bool turns = wanted.back() == rank - 2,
+       is_fixed = std::ranges::any_of(region.anchor->inputs, [&](const Value& input) {
+         return lowering.is_load_time(input);  // copies of constants are made early and know their operand by its place
+       });
+  if (turns && (is_fixed || p.batch_axes + 2 != rank || !known_equal(p.b.strides[rank - 2], 1))) return;
+  if (!turns && wanted.back() != rank - 1) return;
+  p.stored = std::move(wanted);
+  if (!turns) return;
+  for (size_t axis = 0; axis < rank; ++axis) p.order.push_back(axis);
+  std::swap(p.order[rank - 2], p.order[rank - 1]);
+  View rows = permuted(p.b, p.order);
+  p.b = permuted(p.a, p.order), p.a = std::move(rows);
+  std::swap(p.m, p.n);
+}
+
 /// The kernel of a product: header, call and launch parameters.
 struct ProductKernel {
   std::string header, call;
@@ -367,6 +407,7 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   Product p = as_product(lowering, dot, dot.inputs[0]);
   DType type = lowering.product_type(dot);
+  store_as_read(lowering, region, p);
   make_direct(lowering, dot, p, type);
   size_t rank = p.b.dims.size();
   Dim a_rows = row_stride(p), b_rows = p.b.strides[rank - 1];

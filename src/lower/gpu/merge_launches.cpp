@@ -139,6 +139,8 @@ class Merger {
   /// Returns a stage of the group, from `first` on, that can take step `i` if one thread block runs the group; perhaps
   /// a new stage. Null: no stage has room, or a stage may be too large for one thread block.
   LaunchGroup::Stage* stage_with_room(LaunchGroup& group, size_t first, StepId i) const {
+    auto is_reduction = [&](StepId m) { return starts_with(kernel_of(plan_.steps[m]), {"reduce.h"}); };
+    if (is_reduction(i) || std::ranges::any_of(group.members(), is_reduction)) return nullptr;  // it has barriers
     int64_t more = most_blocks({i});
     auto room = [&](const LaunchGroup::Stage& stage) { return max_stage_blocks - most_blocks(stage.members); };
     if (more > max_stage_blocks || std::ranges::any_of(group.stages, [&](const auto& s) { return room(s) < 0; }))
@@ -181,7 +183,7 @@ class Merger {
     const PlanKernel& kernel = kernel_of(step);
     bool is_plain = kernel.threads == tasks::block_threads && kernel.shared_bytes == 0 && kernel.cluster == 1 &&
                     kernel.occupancy == 0;
-    return is_plain && starts_with(kernel, {"pointwise.h", "transpose.h", "indexed.h", "pad.h"});
+    return is_plain && starts_with(kernel, {"pointwise.h", "transpose.h", "indexed.h", "pad.h", "reduce.h"});
   }
 
   /// True if the step writes an output, which may be the memory of an input.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/gpu/row_parts.h"
 
+#include <algorithm>
+
 #include "lower/axes.h"
 #include "lower/gpu/products.h"
 #include "lower/lowering.h"
+#include "ops/views.h"
 
 namespace weft {
 namespace {
@@ -135,6 +138,34 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
   if (!lowering.on_gpu() || typical_size(cols, usual_length) < long_row) return {};
   if (typical_size(rows) > lowering.compute_units()) return {};
   return {.parts = parts_to_fill(lowering, rows, cols, int64_t{threads} * lanes)};
+}
+
+bool is_in_image(const Lowering& lowering, const Instruction& anchor) {
+  const auto* op = anchor.as<Normalize>();
+  const auto* moved = anchor.inputs[0].def->as<Transpose>();
+  return lowering.on_gpu() && op && op->axis == 2 && moved && moved->permutation == std::vector<int64_t>{0, 2, 1, 3} &&
+         anchor.inputs[0].dims()[3].is_multiple_of(4);
+}
+
+bool reads_across(Lowering& lowering, const Region& region, size_t axis) {
+  if (!lowering.on_gpu() || axis == 0 || lowering.is_load_time({region.anchor, 0})) return false;
+  constexpr int64_t few_columns = 8;
+  bool is_across = false;
+  auto meet = [&](Value value) {
+    View view = lowering.view_of(value);
+    auto is_dense = [&](size_t a) { return known_equal(view.strides[a], 1) && !known_equal(view.dims[a], 1); };
+    if (view.dims.size() <= axis) return true;
+    is_across |= is_dense(axis - 1) && view.dims[axis - 1].lower_bound() >= few_columns;
+    return !is_dense(view.dims.size() - 1);
+  };
+  if (region.prologue.empty()) return meet(region.anchor->inputs[0]) && is_across;
+  for (const Instruction* i : region.prologue) {
+    for (const Value& input : i->inputs) {
+      bool is_here = std::ranges::find(region.prologue, input.def) != region.prologue.end();
+      if (!is_here && !literal_of(input) && !meet(input)) return false;
+    }
+  }
+  return is_across;
 }
 
 std::optional<RowShape> image_shape(Lowering& lowering, const Region& region) {

@@ -16,6 +16,10 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
 /// Chooses how to cut the reduced axis of [outer, n, inner].
 RowCut column_cut(const Lowering& lowering, const Columns& columns);
 
+/// True for a norm of [batch, group, pixel, channel] that a GPU computes where these lie: in channels-last images.
+bool is_in_image(const Lowering& lowering, const Instruction& anchor);
+/// True if a GPU reads the operands of a reduction over the last axes, from `axis` on, best along the axis before these.
+bool reads_across(Lowering& lowering, const Region& region, size_t axis);
 /// Returns the iterations of kernels over whole pixels (ImageWalk in kernels/image_parts.h) for a norm over groups of
 /// channels of channels-last images; nothing if the region does not fit them, or if the groups are short.
 std::optional<RowShape> image_shape(Lowering& lowering, const Region& region);
