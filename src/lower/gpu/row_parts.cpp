@@ -16,6 +16,8 @@ constexpr int threads = tasks::block_threads;
 constexpr int64_t long_row = 16384;
 /// The number of blocks per compute unit that keep enough loads in flight.
 constexpr int64_t blocks_of_unit = 4;
+/// The number of blocks of ImageWalk that fit on a compute unit with the registers that they need; all run at once.
+constexpr int blocks_of_images = 3;
 /// Assumed length of a reduced axis with a symbolic size.
 constexpr int64_t usual_length = 128;
 
@@ -68,7 +70,7 @@ struct PartsKernel {
                 kernel.size(dims[0]), ", ", kernel.size(dims[1]), ", ", parts, ", ", kernel.size(length), ", ", rule,
                 ",");
     kernel.set_grid(dims[0] * found.count, block.threads);
-    kernel.set_occupancy(3 * threads / block.threads);
+    kernel.set_occupancy(blocks_of_images * threads / block.threads);
   }
 };
 
@@ -198,8 +200,8 @@ std::optional<RowShape> image_shape(Lowering& lowering, const Region& region) {
 RowCut image_cut(const Lowering& lowering, const RowShape& shape) {
   const Dims& image = shape.input.dims;
   Dim runs = ceildiv(image[1], image_block(image, shape.input.lanes).step);
-  Dim wanted = ceildiv(blocks_of_unit * lowering.compute_units(), max(image[0], 1));
-  return {.parts = max(ceildiv(runs, ceildiv(max(runs, 1), max(wanted, 1))), 1)};
+  Dim at_once = floordiv(blocks_of_images * lowering.compute_units(), max(image[0], 1));
+  return {.parts = max(ceildiv(runs, ceildiv(max(runs, 1), max(at_once, 1))), 1)};
 }
 
 RowCut column_cut(const Lowering& lowering, const Columns& c) {
