@@ -26,7 +26,8 @@ static bool is_harmless_bound(Fn fn, Value value) {
   return number && (fn == Fn::min ? *number > 0 : *number < 0);
 }
 
-OverflowingValues::OverflowingValues(DType type) : largest_(type == DType::f16 ? 65504 : 0x1.fep127) {}
+OverflowingValues::OverflowingValues(DType type)
+    : largest_(type == DType::f16 ? 65504 : 0x1.fep127), vanishing_(type == DType::f16 ? 0x1p-25 : 0x1p-134) {}
 
 bool OverflowingValues::overflows(double number) const { return std::isfinite(number) && std::abs(number) > largest_; }
 
@@ -44,6 +45,15 @@ bool OverflowingValues::is_source(Value value) {
   return found->second;
 }
 
+/// True for max(x, c) and x + c with a positive number c that the type turns into 0.
+bool OverflowingValues::keeps_from_zero(const Instruction& i) const {
+  const auto* op = i.as<Elementwise>();
+  return op && (op->fn == Fn::max || op->fn == Fn::add) && std::ranges::any_of(i.inputs, [&](const Value& input) {
+           auto number = input.dtype() == DType::f32 ? splat_of(input) : std::nullopt;
+           return number && *number > 0 && *number <= vanishing_;
+         });
+}
+
 bool OverflowingValues::is_passed_on(const Instruction& i, size_t operand) {
   if (moves_elements(i)) return true;
   const auto* op = i.as<Elementwise>();
@@ -57,7 +67,8 @@ bool OverflowingValues::is_passed_on(const Instruction& i, size_t operand) {
     case Fn::mul:
     case Fn::min:
     case Fn::max:
-    case Fn::select: return true;
+    case Fn::select:
+    case Fn::sqrt: return true;
     case Fn::div: return operand == 0;
     default: return false;
   }
@@ -65,7 +76,7 @@ bool OverflowingValues::is_passed_on(const Instruction& i, size_t operand) {
 
 void OverflowingValues::add(const Module& module) {
   for (const Instruction& i : module) {
-    bool may_overflow = false;
+    bool may_overflow = keeps_from_zero(i);
     for (size_t at = 0; at < i.inputs.size(); ++at) {
       bool is_f32 = i.inputs[at].type().is_tensor() && i.inputs[at].dtype() == DType::f32;
       may_overflow |= is_f32 && is_passed_on(i, at) && is_source(i.inputs[at]);

@@ -297,6 +297,19 @@ WINDOWS = {
 }
 
 
+def test_vector_of_zeros(tmp_path):
+    """A vector of zeros divided by its norm is 0, also where the least norm, 1e-12, is 0 in f16."""
+    g = main_kernels.Graph()
+    x = g.node("Mul", g.input("x", 2, 8, 64), g.constant("seen", np.float32([1, 1, 0, 1, 1, 1, 1, 1]).reshape(8, 1)))
+    norm = g.node("ReduceL2", x, g.constant("last", np.array([2])), keepdims=1)
+    unit = g.node("Div", x, g.node("Clip", norm, g.constant("least", np.float32(1e-12))))
+    g.output(g.node("MatMul", unit, g.weight("w", 64, 8)))
+    path = save(g, tmp_path / "unit.onnx")
+    for precision in ("f32", "f16", "bf16"):
+        done, _ = emulated.counted("gfx942", tmp_path, "weft", "verify", path, "--device", "amd:0", "--precision", precision)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def verified_windows(graph, folder):
     """Compares the CPU and emulated GPUs with ref; yields each precision on a GPU with the kernels that ran."""
     path = save(graph, folder / "windows.onnx")

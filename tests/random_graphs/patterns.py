@@ -387,11 +387,13 @@ def unit_vectors(d):
     b, tokens, heads, wide = d.random.choice((1, 2)), d.random.choice((3, 8, 9)), d.random.choice((1, 2)), d.random.choice((2, 4, 8))
     x, parts = d.input((b, tokens, 5)), []
     for number in range(3):
-        v = d.add("MatMul", x, d.weight(d.array((5, heads * wide)) / f32(8)))
+        weights = d.array((5, heads * wide)) / f32(8)
+        weights[:, d.random.randrange(heads * wide)] = 0  # a channel of zeros has no direction
+        v = d.add("MatMul", x, d.weight(weights))
         v = d.add("Transpose", d.add("Reshape", v, np.array([b, tokens, heads, wide], np.int64)), perm=[0, 2, 3, 1])
         if number < 2:
             length = d.add("Sqrt", d.add("ReduceSum", d.add("Mul", v, v), np.array([3], np.int64), keepdims=1))
-            v = d.add("Div", v, d.add("Max", length, f32(0.5)))
+            v = d.add("Div", v, d.add("Max", length, f32(d.random.choice((0.5, 1e-12)))))
         parts.append(v)
     y = d.add("MatMul", parts[0], d.add("Transpose", parts[1], perm=[0, 1, 3, 2]))
     y = d.add("MatMul", d.add("Softmax", y, axis=3), parts[2])

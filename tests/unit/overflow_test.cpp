@@ -48,6 +48,27 @@ module main {
   CHECK(overflowing_results(text, DType::bf16) == moved);
 }
 
+TEST_CASE("overflow: a small number that keeps a norm from 0 becomes 0 in f16") {
+  const std::string text = R"weft(program "p"
+module main {
+  %x = parameter {name="x", type=f32[2,3]}
+  %tiny = constant {value=f32[]{1e-12}}
+  %small = constant {value=f32[]{1e-5}}
+  %sum = reduce %x {fn=sum, axes=[1], keep=true}
+  %tinies = broadcast %tiny {dims=[2, 1]}
+  %smalls = broadcast %small {dims=[2, 1]}
+  %bounded = max %sum, %tinies
+  %added = add %sum, %tinies
+  %root = sqrt %added
+  %norms = broadcast %root {dims=[2, 3]}
+  %unit = div %x, %norms
+  %held = max %sum, %smalls
+  return "bounded"=%bounded, "norms"=%norms, "unit"=%unit, "held"=%held
+})weft";
+  CHECK(overflowing_results(text, DType::f16) == std::set<std::string>{"bounded", "norms"});
+  CHECK(overflowing_results(text, DType::bf16).empty());
+}
+
 TEST_CASE("overflow: a number may overflow f16 and not bf16; an infinite constant is no overflow") {
   auto text = [](const std::string& number) {
     return "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[2]}\n  %c = constant {value=f32[]{" +
