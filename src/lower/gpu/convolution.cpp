@@ -198,14 +198,15 @@ std::string_view walk_of(const GpuConvolution& c, const BlockTile& tile) {
   bool is_direct = c.direct && !w.transposed && !c.outside;
   if (is_direct && all(w.kernel, 1) && all(w.stride, 1) && all(w.pad, 0) && w.in == w.out) return "pixels";
   int64_t channels = w.channels_in.constant().value_or(0), taps = w.taps().constant().value_or(most_piece_taps + 1);
-  if (is_direct && tile.groups && taps <= most_piece_taps && channels > 0 && channels % tile.depth == 0) return "pieces";
+  if (is_direct && tile.groups && taps <= most_piece_taps && channels > 0 && channels % tile.depth == 0)
+    return "pieces";
   return tile.groups && channels >= tile.depth ? "taps" : "any";
 }
 
 /// Returns the call of conv_gpu with its template arguments.
 std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
-  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ConvWalk::",
-             walk_of(c, tile), ", ", c.outside.has_value(), ", W>");
+  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole,
+             ", ConvWalk::", walk_of(c, tile), ", ", c.outside.has_value(), ", W>");
 }
 
 PlanStep convolution_launch(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
