@@ -351,7 +351,8 @@ def zoo_gpu(rows, page):
         lines.append([row["of"]["network"], row["of"]["batch"], number(row["values"]["ms"]), number(time), ratio(gpu_ratio(row)), mode])
     head = ["network, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"]
     short = in_short([gpu_ratio(row) for row in rows], "PyTorch's fastest mode")
-    return f"\n\nIn short: {short}.\n" + table(head, lines) + sources(rows, page)
+    compiled = in_short([gpu_ratio(row) for row in rows if "failure" not in row["peers"]["pytorch"]], "PyTorch's fastest mode")
+    return f"\n\nIn short: {short}. Of the networks that PyTorch compiles: {compiled}.\n" + table(head, lines) + sources(rows, page)
 
 
 def better_peer(row):

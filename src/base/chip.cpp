@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <set>
 #include <vector>
 
 #include "base/chip_features.h"
@@ -67,19 +69,35 @@ int level_of(std::string_view arch) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E204",
                .what = cat("chip '", printable(name), "' ", why),
-               .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, gfx942, sm_90a"});
+               .hint = "known forms: host, x86-64-v3, x86-64-v4+avx512vnni, aarch64+dotprod, gfx942, sm_90a"});
 }
 
-/// Returns the chip for an x86-64 level and further features: "x86-64-v4+avx512vnni".
+/// Features of AArch64 processors that kernels test, in LLVM's spelling.
+constexpr std::string_view arm_features[] = {"bf16", "dotprod", "fullfp16", "i8mm"};
+
+bool is_feature(ChipKind kind, std::string_view name) {
+  if (kind == ChipKind::arm) return std::ranges::find(arm_features, name) != std::end(arm_features);
+  return std::ranges::find(features, name, &Feature::name) != features.end();
+}
+
+/// Returns the features of a Chip: sorted, so that equal chips have equal texts.
+std::string features_text(const std::set<std::string_view>& names) {
+  std::string text;
+  for (std::string_view name : names) text += cat(text.empty() ? "+" : ",+", name);
+  return text;
+}
+
+/// Returns the chip for a processor and further features: "x86-64-v4+avx512vnni", "aarch64+dotprod".
 Chip chip_with_features(const std::string& name, size_t plus) {
-  Chip chip{.arch = name.substr(0, plus)};
-  if (level_of(chip.arch) == 0) refuse(name, "is of no known family");
+  const Processor* processor = processor_named(name.substr(0, plus));
+  if (!processor) refuse(name, "is of no known family");
+  std::set<std::string_view> names;
   for (std::string_view feature : split(std::string_view(name).substr(plus + 1), '+')) {
-    if (std::ranges::find(features, feature, &Feature::name) == features.end())
+    if (!is_feature(processor->kind, feature))
       refuse(name, cat("has a feature '", printable(feature), "' that is unknown"));
-    chip.features += cat(chip.features.empty() ? "+" : ",+", feature);
+    names.insert(feature);
   }
-  return chip;
+  return {.kind = processor->kind, .arch = name.substr(0, plus), .features = features_text(names)};
 }
 
 #if defined(__x86_64__)
@@ -163,14 +181,11 @@ std::string host_tune() {
 }
 
 std::string host_features() {
-  std::vector<std::string> names;
+  std::set<std::string_view> names;
   for (const Feature& f : features) {
-    if (on_host(f)) names.push_back(cat("+", f.name));
+    if (on_host(f)) names.insert(f.name);
   }
-  std::ranges::sort(names);
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
+  return features_text(names);
 }
 
 Chip ask_host() {
@@ -192,18 +207,16 @@ Chip ask_host() {
 
 #elif defined(__aarch64__)
 
-/// Returns those aarch64 features that Weft uses and the operating system reports, sorted, in LLVM's spelling.
+/// Returns those of `arm_features` that the operating system reports.
 std::string host_features() {
   const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
-  std::string text;
-  auto add = [&](bool is_there, const char* name) {
-    if (is_there) text += cat(text.empty() ? "+" : ",+", name);
-  };
-  add(second & HWCAP2_BF16, "bf16");
-  add(first & HWCAP_ASIMDDP, "dotprod");
-  add(first & HWCAP_ASIMDHP, "fullfp16");
-  add(second & HWCAP2_I8MM, "i8mm");
-  return text;
+  const bool is_there[] = {(second & HWCAP2_BF16) != 0, (first & HWCAP_ASIMDDP) != 0, (first & HWCAP_ASIMDHP) != 0,
+                           (second & HWCAP2_I8MM) != 0};
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < std::size(is_there); ++i) {
+    if (is_there[i]) names.insert(arm_features[i]);
+  }
+  return features_text(names);
 }
 
 Chip ask_host() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Non-maximum suppression. A task (on a GPU a block) computes one class of one image.
-#include "device.h"
+/// Non-maximum suppression. A row is a class of an image.
+#include "top_k.h"
 
 namespace weft::kernel {
 
@@ -16,8 +16,9 @@ WEFT_INLINE BoxCorners corners_of(P box) {
   return {a < c ? a : c, b < d ? b : d, a < c ? c : a, b < d ? d : b};
 }
 
-/// Returns the intersection over union; 0 for boxes whose areas do not overlap.
+/// Returns the intersection over union; 0 for boxes whose areas do not overlap. Equal bits on all targets: no FMA.
 WEFT_INLINE f32 overlap(const BoxCorners& a, const BoxCorners& b) {
+#pragma clang fp contract(off)
   const f32 y1 = a.y1 > b.y1 ? a.y1 : b.y1, x1 = a.x1 > b.x1 ? a.x1 : b.x1;
   const f32 y2 = a.y2 < b.y2 ? a.y2 : b.y2, x2 = a.x2 < b.x2 ? a.x2 : b.x2;
   if (y2 <= y1 || x2 <= x1) return 0;
@@ -25,6 +26,7 @@ WEFT_INLINE f32 overlap(const BoxCorners& a, const BoxCorners& b) {
   return shared / ((a.y2 - a.y1) * (a.x2 - a.x1) + (b.y2 - b.y1) * (b.x2 - b.x1) - shared);
 }
 
+#ifdef WEFT_CPU
 struct ScoredBox {
   f32 score;
   i64 index;
@@ -33,7 +35,6 @@ WEFT_INLINE bool is_better(const ScoredBox& a, const ScoredBox& b) {
   return a.score > b.score || (a.score == b.score && a.index < b.index);
 }
 
-#ifdef WEFT_CPU
 /// Moves the box at `at` down the heap until neither of its children is better.
 WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   const ScoredBox moved = heap[at];
@@ -46,7 +47,7 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   heap[at] = moved;
 }
 
-/// Does non-maximum suppression. A row is a class of an image: boxes [rows / classes, n, 4], scores [rows, n]. Writes
+/// Does non-maximum suppression: boxes [rows / classes, n, 4], scores [rows, n]. Writes
 /// the indices of the kept boxes to out [rows, most], and -1 after them. Drops boxes with a score of at most `least`,
 /// and boxes that overlap a kept box by more than `greatest`. Tasks: rows; scratch: 16 * n bytes.
 template <bool Centers, class L>
@@ -74,48 +75,164 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// Does non-maximum suppression on a GPU; a block computes a row. `left` [rows, n] holds the scores of the boxes that
-/// may still be kept, and -infinity for other boxes. Each pass drops the boxes that overlap the last kept box, and
-/// finds the best remaining box.
-template <bool Centers, class L, class P, class To>
-WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
-                                     f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {
-  constexpr int threads = L::threads;
-  constexpr f32 none = -__builtin_inff();
-  WEFT_SHARED f32 values[threads];
-  WEFT_SHARED i64 indices[threads];
+/// GPUs: three launches find the boxes above the score, order them, and keep or drop them in tiles. A word has a
+/// bit for each box of a tile that is kept; its highest bit says that the word is complete. So blocks pass results to
+/// each other by single relaxed stores.
+using tasks::tile_boxes;
+inline constexpr u64 is_complete = u64(1) << 63;
+
+/// The memory that the launches share: the number of the next tile, the number of candidates of each row, and the words
+/// of each row's tiles. Besides, they pass on keys and order [rows, n] of the candidates.
+struct BoxState {
+  WEFT_GLOBAL u64* state;
+  i64 rows, n;
+  WEFT_INLINE i64 tiles() const { return ceil_div(n, tile_boxes); }
+  WEFT_INLINE WEFT_GLOBAL u64& count(i64 row) const { return state[1 + row]; }
+  WEFT_INLINE WEFT_GLOBAL u64* words(i64 row) const { return state + 1 + rows + row * tiles(); }
+};
+
+/// Returns a number that is greater for a better box: a higher score, or an equal score (-0 and 0 too) and a lower
+/// index. The score is not NaN.
+WEFT_INLINE u64 key_of(f32 score, i64 index) {
+  const u32 bits = __builtin_bit_cast(u32, score + 0.0f);
+  return u64(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | u32(~u32(index));
+}
+
+/// Lists the keys of boxes with a score above `least`, in any order, and prepares the memory and `out` for the next
+/// launches. A block does this for a row.
+template <class L, class P, class Keys, class To>
+WEFT_INLINE void collect_boxes(const L& launch, const BoxState& memory, i64 most, P scores, f32 least, Keys keys,
+                               To out) {
+  WEFT_SHARED i32 found;
   const int me = thread_id();
-  for_tasks(launch, rows, [&](i64 row) WEFT_LAMBDA {
-    const auto own = scores + row * n, box = boxes + row / classes * n * 4;
-    const auto rest = left + row * n;
-    const auto to = out + row * most;
-    WEFT_NO_UNROLL for (i64 i = me; i < n; i += threads) rest[i] = own[i] > least ? own[i] : none;
-    i64 taken = 0, last = -1;
-    WEFT_NO_UNROLL for (; taken < most; ++taken) {
-      const BoxCorners newest = corners_of<Centers>(box + (last < 0 ? 0 : last) * 4);
-      ScoredBox best{none, -1};
-      WEFT_NO_UNROLL for (i64 i = me; i < n; i += threads) {
-        const ScoredBox next{rest[i], i};
-        if (next.score == none) continue;
-        if (last >= 0 && (i == last || overlap(corners_of<Centers>(box + i * 4), newest) > greatest)) rest[i] = none;
-        else if (best.index < 0 || is_better(next, best)) best = next;
-      }
-      values[me] = best.score, indices[me] = best.index;
-      WEFT_NO_UNROLL for (int half = threads / 2; half > 0; half /= 2) {
-        barrier();
-        if (me >= half) continue;
-        const ScoredBox other{values[me + half], indices[me + half]};
-        if (other.index >= 0 && (best.index < 0 || is_better(other, best))) best = other;
-        values[me] = best.score, indices[me] = best.index;
-      }
-      barrier();
-      last = indices[0];
-      barrier();
-      if (last < 0) break;
-      if (me == 0) to[taken] = last;
+  for_tasks(launch, memory.rows, [&](i64 row) WEFT_LAMBDA {
+    const i64 n = memory.n;
+    if (me == 0) found = 0;
+    barrier();
+    WEFT_NO_UNROLL for (i64 i = me; i < n; i += L::threads) {
+      const f32 score = scores[row * n + i];
+      if (score > least) keys[row * n + __atomic_fetch_add(&found, 1, __ATOMIC_RELAXED)] = key_of(score, i);
     }
-    WEFT_NO_UNROLL for (i64 i = taken + me; i < most; i += threads) to[i] = -1;
+    WEFT_NO_UNROLL for (i64 i = me; i < memory.tiles(); i += L::threads) memory.words(row)[i] = 0;
+    WEFT_NO_UNROLL for (i64 i = me; i < most; i += L::threads) out[row * most + i] = -1;
+    barrier();
+    if (me == 0) memory.count(row) = u64(found);
+    if (me == 0 && row == 0) memory.state[0] = 0;
+    barrier();
   });
+}
+
+/// Writes the indices of each row's candidates to `order`, the best first.
+template <class L, class Keys, class Order>
+WEFT_INLINE void order_boxes(const L& launch, const BoxState& memory, Keys keys, Order order) {
+  place_by_rank(
+      launch, memory.rows, memory.n, [&](i64 row) WEFT_LAMBDA { return i64(memory.count(row)); },
+      [&](i64 row, i64 at) WEFT_LAMBDA { return u64(keys[row * memory.n + at]); },
+      [](u64 a, u64 b) WEFT_LAMBDA { return a > b; },
+      [&](i64 row, i64 rank, u64 key) WEFT_LAMBDA { order[row * memory.n + rank] = i32(~u32(key)); });
+}
+
+/// The corners of a tile's boxes in shared memory.
+using TileCorners = const WEFT_SHARED_SPACE Vec<f32, 4>*;
+
+/// Returns which of the boxes of `mask` overlap `own`: bit i stands for box first + i of `count` boxes.
+WEFT_INLINE u32 overlapping(TileCorners corners, const BoxCorners& own, u64 mask, int first, int count, f32 greatest) {
+  u32 found = 0;
+  WEFT_NO_UNROLL for (int i = 0; i < count; i++) {
+    if (!(mask >> (first + i) & 1)) continue;
+    const Vec<f32, 4> c = corners[first + i];
+    if (overlap(own, {c[0], c[1], c[2], c[3]}) > greatest) found |= 1u << i;
+  }
+  return found;
+}
+
+/// Waits until the word of a tile is complete; returns the bits of the kept boxes.
+WEFT_INLINE u64 kept_boxes(const WEFT_GLOBAL u64* word) {
+  u64 kept = 0;
+  while (!(kept & is_complete)) kept = __atomic_load_n(word, __ATOMIC_RELAXED);
+  return kept ^ is_complete;
+}
+
+/// Selects boxes of a tile, in their order: those whose `hits` (a bit for each box that excludes it) meet no selected
+/// box. Returns the complete word.
+WEFT_INLINE u64 select_boxes(const WEFT_SHARED_SPACE u64* hits, i64 count, i64 room) {
+  u64 kept = is_complete;
+  WEFT_NO_UNROLL for (i64 i = 0; i < count && room > 0; i++) {
+    if (!(hits[i] & kept)) kept |= u64(1) << i, --room;
+  }
+  return kept;
+}
+
+/// Keeps or drops the boxes of one tile. Waits for the tiles before it, one after the other. `corners_at(i)` returns
+/// the corners of candidate i of the row, `write(place, i)` receives those that are kept. Each candidate of the tile has
+/// Threads / 64 threads, which compare it with `each` boxes of a tile.
+template <int Threads, class CornersAt, class Write>
+WEFT_INLINE void keep_boxes(WEFT_GLOBAL u64* words, i64 tile, i64 candidates, i64 most, f32 greatest,
+                            const CornersAt& corners_at, const Write& write) {
+  constexpr int each = 64 * 64 / Threads;
+  WEFT_SHARED Vec<f32, 4> corners[64];
+  WEFT_SHARED u64 hits[64], word;
+  WEFT_SHARED u32 parts[Threads];
+  const int me = thread_id(), mine = me % 64, first = me / 64 * each;
+  const i64 start = tile * tile_boxes, count = least(candidates - start, tile_boxes);
+  const auto load_tile = [&](i64 of) WEFT_LAMBDA {
+    const BoxCorners c = corners_at(least(of * tile_boxes + mine, candidates - 1));
+    if (me < 64) corners[me] = Vec<f32, 4>{c.y1, c.x1, c.y2, c.x2};
+    return c;
+  };
+  barrier();
+  const BoxCorners own = load_tile(tile);
+  barrier();
+  u32 found = overlapping(corners, own, (u64(1) << mine) - 1, first, each, greatest);
+  i64 before = 0;
+  WEFT_NO_UNROLL for (i64 t = 0; t < tile && before < most; t++) {
+    barrier();
+    load_tile(t);
+    if (me == 0) word = kept_boxes(words + t);
+    barrier();
+    before += __builtin_popcountll(word);
+    if (overlapping(corners, own, word, first, each, greatest)) found |= 1u << each;
+  }
+  parts[me] = found;
+  barrier();
+  if (me < 64) {
+    u64 all = 0;
+    WEFT_UNROLL for (int p = 0; p < Threads / 64; p++) {
+      const u32 part = parts[p * 64 + me];
+      all |= u64(part & ((1u << each) - 1)) << (p * each) | (part >> each ? is_complete : 0);
+    }
+    hits[me] = all;
+  }
+  barrier();
+  if (me == 0) {
+    word = select_boxes(hits, count, most - before);
+    __atomic_store_n(words + tile, u64(word), __ATOMIC_RELAXED);
+  }
+  barrier();
+  const u64 kept = word ^ is_complete;
+  if (me < 64 && kept >> me & 1) write(before + __builtin_popcountll(kept & ((u64(1) << me) - 1)), start + me);
+}
+
+/// Does the last launch. A block takes the number of a tile from a counter, the first tiles of all rows first; so the
+/// tiles for which it waits have been taken by blocks that run. `boxes` [rows / classes, n, 4], out [rows, most].
+template <bool Centers, class L, class P, class Order, class To>
+WEFT_INLINE void suppress_boxes(const L& launch, const BoxState& memory, i64 classes, i64 most, P boxes, f32 greatest,
+                                Order orders, To out) {
+  WEFT_SHARED u64 number;
+  WEFT_NO_UNROLL for (;;) {
+    barrier();
+    if (thread_id() == 0) number = __atomic_fetch_add(memory.state, u64(1), __ATOMIC_RELAXED);
+    barrier();
+    if (i64(number) >= memory.rows * memory.tiles()) return;
+    const auto [tile, row] = divide_index(i64(number), memory.rows);
+    const i64 candidates = i64(memory.count(row)), image = row / classes * memory.n;
+    if (tile * tile_boxes >= candidates) continue;
+    const auto order = orders + row * memory.n;
+    keep_boxes<L::threads>(
+        memory.words(row), tile, candidates, most, greatest,
+        [&](i64 i) WEFT_LAMBDA { return corners_of<Centers>(boxes + (image + order[i]) * 4); },
+        [&](i64 place, i64 i) WEFT_LAMBDA { out[row * most + place] = order[i]; });
+  }
 }
 #endif
 

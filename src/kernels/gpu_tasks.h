@@ -100,4 +100,13 @@ constexpr int ring_shared(int threads, int rows, int stages, int steps, int weig
   return threads / 32 * (stages * ring_columns * (ring_row_bytes + factor_bytes) + rows * (2 * ring_columns * 4 + row));
 }
 
+/// The items that a block of place_by_rank (top_k.h) places, and the boxes of a tile (boxes.h): a word has a bit for
+/// each, and one more.
+inline constexpr int ranked_items = 32, tile_boxes = 63;
+/// True if a top-k had better count the rank of each element (n^2 comparisons by all blocks) than find its k elements
+/// in k passes of a block per row. Both sides are estimates in cycles of a large GPU.
+constexpr bool counts_ranks(i64 rows, i64 n, i64 k) {
+  return rows * (n * n / 2048) < k * ceil_div(rows, 1024) * (n / 4 + 1000);
+}
+
 }  // namespace weft::tasks

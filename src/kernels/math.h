@@ -279,16 +279,31 @@ WEFT_INLINE Reduced<V> reduce_exp(V x) {
 }
 #ifdef WEFT_NVIDIA
 inline constexpr bool on_nvidia = true;
-/// Returns 2^x in f32 by the special function unit, within 2 ulp; infinities and NaN follow IEEE 754.
-template <class V>
+/// Returns 2^x in f32 by the special function unit, within 2 ulp; infinities and NaN follow IEEE 754. `flushes`: results
+/// that would be denormal are 0, which takes a third of the instructions.
+template <bool flushes = false, class V>
 WEFT_INLINE V unit_exp2(V x) {
   V y{};
   WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) {
     f32 r;
-    asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(lane(x, i)));
+    if constexpr (flushes) asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(lane(x, i)));
+    else asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(lane(x, i)));
     set_lane(y, i, r);
   }
   return y;
+}
+/// Returns e^x = 2^power * factor. 2^power takes the rounded product x log2(e), and the factor the rounding errors of the
+/// product and of log2(e).
+template <class V>
+struct SplitExp {
+  V power, factor;
+};
+template <class V>
+WEFT_INLINE SplitExp<V> split_exp(V x) {
+  x = limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high);
+  const V high = x * constant<V>(1.44269502162933349609375);
+  const V low = fma(x, constant<V>(1.92596299112661746887e-8), fma(x, constant<V>(1.44269502162933349609375), -high));
+  return {high, fma(low, constant<V>(0.693147180559945309417), constant<V>(1))};
 }
 #else
 inline constexpr bool on_nvidia = false;
@@ -297,11 +312,8 @@ template <class V>
 WEFT_INLINE V exp(V x) {
 #ifdef WEFT_NVIDIA
   if constexpr (!is_f64<V>) {
-    // The product x log2(e) in two parts: the rounded product, and the rounding errors of the product and of log2(e).
-    x = limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high);
-    const V high = x * constant<V>(1.44269502162933349609375);
-    const V low = fma(x, constant<V>(1.92596299112661746887e-8), fma(x, constant<V>(1.44269502162933349609375), -high));
-    return unit_exp2(high) * fma(low, constant<V>(0.693147180559945309417), constant<V>(1));
+    const SplitExp<V> e = split_exp(x);
+    return unit_exp2(e.power) * e.factor;
   }
 #endif
   const Reduced<V> e = reduce_exp(limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high));
@@ -355,14 +367,14 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// Returns x / d for d >= 1; on NVIDIA in f32 by the approximate reciprocal, within 2 ulp.
+/// Returns x / d for d >= 1; on NVIDIA in f32 by the approximate reciprocal, within 2 ulp, and 0 if d > 2^126.
 template <class V>
 WEFT_INLINE V divide_by_many(V x, V d) {
 #ifdef WEFT_NVIDIA
   if constexpr (!is_f64<V>) {
     WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) {
       f32 r;
-      asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(lane(d, i)));
+      asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(lane(d, i)));
       set_lane(x, i, lane(x, i) * r);
     }
     return x;
@@ -378,11 +390,17 @@ WEFT_INLINE V exp_not_above_0(V x) {
   x = select(x < constant<V>(-87.33654), constant<V>(-88.03), x);
   return with_split_log2(x, [](V power, V r) WEFT_LAMBDA { return exp2_split(power, r); });
 }
-/// Returns 1 / (1 + e^-x); in f32, except on NVIDIA, results that would be denormal are 0.
+/// Returns 1 / (1 + e^-x); in f32 results that would be denormal are 0.
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
   const V one = constant<V>(1);
-  if constexpr (is_f64<V> || on_nvidia) {
+#ifdef WEFT_NVIDIA
+  if constexpr (!is_f64<V>) {
+    const SplitExp<V> e = split_exp(-x);
+    return divide_by_many(one, fma(unit_exp2<true>(e.power), e.factor, one));
+  }
+#endif
+  if constexpr (is_f64<V>) {
     const V e = exp_not_above_0(-absolute(x));
     return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
   } else {

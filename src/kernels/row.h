@@ -283,7 +283,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 template <bool narrow, class V>
 WEFT_INLINE V exp_of_difference(V d) {
 #ifdef WEFT_NVIDIA
-  if constexpr (narrow && !is_f64<V>) return unit_exp2(d * constant<V>(1.44269504088896340736));
+  if constexpr (narrow && !is_f64<V>) return unit_exp2<true>(d * constant<V>(1.44269504088896340736));
 #endif
   return exp_not_above_0(d);
 }

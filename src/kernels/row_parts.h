@@ -48,19 +48,20 @@ struct PartFound {
   Acc first, second, count;
 };
 /// The parts of one row, as found by an earlier launch.
-template <class Acc, int Threads, class Given>
+template <class Acc, Team team, int Threads, class Given>
 struct RowParts {
   i64 parts;
   const Given& found;
 
-  /// Combines f(PartFound) over the parts; every thread of the block gets the result.
+  /// Combines f(PartFound) over the parts; every thread of the team gets the result.
   template <class Op, class F>
   WEFT_INLINE Acc fold(const F& f) const {
     Acc total = neutral<Op, Acc>();
-    WEFT_NO_UNROLL for (i64 part = thread_id(); part < parts; part += Threads) {
+    constexpr int size = team_size<team>(Threads);
+    WEFT_NO_UNROLL for (i64 part = thread_id() % size; part < parts; part += size) {
       total = combine<Op>(total, f(found(part)));
     }
-    return team_reduce<Op, Team::block, Threads>(total);
+    return team_reduce<Op, team, Threads>(total);
   }
 };
 
@@ -173,7 +174,7 @@ WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
       f.count = Acc(most(least(cols - at * length, length), 0));
       return f;
     };
-    const RowParts<Acc, L::threads, decltype(found_in)> all{parts, found_in};
+    const RowParts<Acc, Team::block, L::threads, decltype(found_in)> all{parts, found_in};
     const auto merged = rule.merge(all, cols, first_of_row<Acc>(load, row, cols));
     x.each([&](Vec<Acc, N> v, i64 col, auto lanes)
                WEFT_LAMBDA { store(row, part * length + col, rule.template apply<N>(v, merged), lanes); });

@@ -59,10 +59,38 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
 }
 
 #else
+/// Finds the place of each item in the order of its row, by counting the items before it. `count(row)` returns the
+/// number of items, `load(row, i)` an item, `before(a, b)` compares two; `write(row, place, item)` receives all items.
+/// A block places 32 items, and its threads share the items of the row. n: the most items of a row.
+template <class L, class Count, class Load, class Before, class Write>
+WEFT_INLINE void place_by_rank(const L& launch, i64 rows, i64 n, const Count& count, const Load& load,
+                               const Before& before, const Write& write) {
+  constexpr int items = tasks::ranked_items, parts = L::threads / items;
+  WEFT_SHARED i32 places[L::threads];
+  const int me = thread_id();
+  const i64 groups = ceil_div(n, items);
+  for_tasks(launch, rows * groups, [&](i64 task) WEFT_LAMBDA {
+    const auto [row, group] = divide_index(task, groups);
+    const i64 size = count(row), i = group * items + me % items;
+    if (group * items >= size) return;
+    const auto item = load(row, least(i, size - 1));
+    i32 place = 0;
+    _Pragma("clang loop unroll_count(4)") for (i64 j = me / items; j < size; j += parts) place +=
+        before(load(row, j), item);
+    places[me] = place;
+    barrier();
+    if (me < items && i < size) {
+      WEFT_UNROLL for (int p = 1; p < parts; p++) place += places[p * items + me];
+      write(row, place, item);
+    }
+    barrier();
+  });
+}
+
 /// Finds the k elements on a GPU, where a block computes a row: each pass finds the best of the elements that rank
 /// after the last found element.
 template <class T, bool Largest, class L, class Load, class Store>
-WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
+WEFT_INLINE void top_k_by_passes(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   constexpr int threads = L::threads;
   WEFT_SHARED T values[threads];
   WEFT_SHARED i64 indices[threads];
@@ -90,6 +118,19 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
       if (me == 0) store(row, place, last.value, last.index);
     }
   });
+}
+
+/// Finds the k elements on a GPU.
+template <class T, bool Largest, class L, class Load, class Store>
+WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
+  if (!tasks::counts_ranks(rows, n, k)) return top_k_by_passes<T, Largest>(launch, rows, n, k, load, store);
+  place_by_rank(
+      launch, rows, n, [&](i64) WEFT_LAMBDA { return n; },
+      [&](i64 row, i64 i) WEFT_LAMBDA { return Ranked<T>{load(row, i), i}; },
+      [](const Ranked<T>& a, const Ranked<T>& b) WEFT_LAMBDA { return ranks_before<Largest>(a, b); },
+      [&](i64 row, i64 place, const Ranked<T>& item) WEFT_LAMBDA {
+        if (place < k) store(row, place, item.value, item.index);
+      });
 }
 #endif
 

@@ -63,6 +63,12 @@ Region split_epilogue(Lowering& lowering, Region& region, const Iteration& itera
   return own;
 }
 
+std::string coordinate_text(const Iteration& iteration) {
+  std::string text;
+  for (const std::string& name : iteration.coordinates) text += cat("[[maybe_unused]] i64 ", name, ", ");
+  return text;
+}
+
 Dims outer_sizes(const std::vector<AxisGroup>& groups) {
   Dims sizes;
   for (size_t g = 0; g + 1 < groups.size(); ++g) sizes.push_back(groups[g].size);

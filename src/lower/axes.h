@@ -16,6 +16,8 @@ struct AxisGroup {
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
 /// Returns an iteration with a coordinate for each group: at[0], at[1] ...
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
+/// Returns the parameters of a lambda that takes its coordinates: "[[maybe_unused]] i64 row, ".
+std::string coordinate_text(const Iteration& iteration);
 /// Returns the sizes of all groups but the last.
 Dims outer_sizes(const std::vector<AxisGroup>& groups);
 /// Opens the loop over the groups: `pointwise<W>(..., [&](const Coords<R>& at, auto lanes) {`. The caller defines W.

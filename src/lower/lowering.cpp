@@ -632,13 +632,10 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto in_order = [&](View view) {  // does not permute views of another rank, such as tables
-    return view.dims.size() == order.size() ? permuted(view, order) : view;
-  };
   const std::vector<size_t> stored = order.empty() ? std::move(iteration.stored) : order;
   FusedBody body(
-      kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value)); },
-      [&](Value value) { return in_order(stored.empty() ? new_result(value) : new_result(value, stored)); });
+      kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value), order); },
+      [&](Value value) { return in_order(stored.empty() ? new_result(value) : new_result(value, stored), order); });
   std::vector<Value> given{{region.anchor, 0}};
   for (Instruction* sibling : region.siblings) given.push_back({sibling, 0});
   body.plan(region.epilogue, region.outputs, given);

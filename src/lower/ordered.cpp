@@ -111,7 +111,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
            a.is_last ? "vectors along the row" : "vectors along the axes that stay");
 }
 
-/// Lowers a scan. Floats are accumulated in f64, so that long rows lose no precision.
+/// Lowers a scan. Floats are accumulated in f64, so that long rows lose no precision. On GPUs a block shares a row.
 void lower_scan(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Scan>();
@@ -123,17 +123,22 @@ void lower_scan(Lowering& lowering, const Region& region) {
               lanes = a.is_last ? "1" : register_lanes_text(acc);
   std::string y = kernel.buffer(to.buffer, to.dtype, true);
   std::string offset = cat("(outer * ", a.n, " + at) * ", a.inner, " + col");
+  bool by_rows = lowering.on_gpu() && a.is_last;
   kernel.line("constexpr int W = ", lanes, ";");
-  kernel.line("scan<", combine_text(op.fn), ", ", type, ", W, ", op.exclusive ? "true" : "false", ", ",
-              op.reverse ? "true" : "false", ">(WEFT_LAUNCH, ", a.outer, ", ", a.n, ", ", a.inner, ",");
+  kernel.line(by_rows ? "scan_rows<" : "scan<", combine_text(op.fn), ", ", type, by_rows ? ", " : ", W, ",
+              op.exclusive ? "true" : "false", ", ", op.reverse ? "true" : "false", ">(WEFT_LAUNCH, ", a.outer, ", ",
+              a.n, by_rows ? "," : cat(", ", a.inner, ","));
   kernel.line("    [&](i64 outer, i64 at, i64 col, auto lanes) WEFT_LAMBDA { return convert<", type, ">(load<W>(",
               a.data, " + ", offset, ", lanes)); },");
   kernel.line("    [&](i64 outer, i64 at, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(", y, " + ", offset,
               ", convert<", stored, ">(v), lanes); });");
   set_column_grid(lowering, kernel,
                   {a.around.outer, a.around.n, a.around.inner, lanes, a.is_last ? 1 : gpu_lanes(acc)});
+  if (by_rows) kernel.set_grid(a.around.outer);
   add_step(lowering, kernel, cat("scan_", enum_name(op.fn)), a,
-           a.is_last ? "rows in parallel" : "vectors along the axes after it");
+           by_rows     ? "one block per row"
+           : a.is_last ? "rows in parallel"
+                       : "vectors along the axes after it");
 }
 
 void lower_top_k(Lowering& lowering, const Region& region) {
@@ -159,9 +164,12 @@ void lower_top_k(Lowering& lowering, const Region& region) {
   kernel.line("  ", indices, "[to] = index;");
   kernel.line("});");
   kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", a.n, ")"), cat(k, " * 16"));
-  if (lowering.on_gpu()) kernel.set_grid(a.around.outer * a.around.inner);
+  if (lowering.on_gpu()) {
+    Dim all = a.around.outer * a.around.inner;
+    kernel.set_grid(max(all, min(all * ceildiv(a.around.n, tasks::ranked_items), 1024)));
+  }
   add_step(lowering, kernel, "top_k", a,
-           lowering.on_gpu() ? "one block per row finds the largest one by one" : "a heap per row");
+           lowering.on_gpu() ? "counts ranks, or one block per row finds the largest one by one" : "a heap per row");
 }
 
 }  // namespace weft

@@ -24,13 +24,15 @@ bool is_in_image(const Lowering& lowering, const Instruction& anchor) {
 }
 
 /// Returns the shape of rows that consist of the last axis; those of a norm, of all axes from its own on.
-RowShape last_axes_shape(const Lowering& lowering, const Region& region) {
+RowShape last_axes_shape(Lowering& lowering, const Region& region) {
   const Dims& dims = region.anchor->inputs[0].dims();
   const auto* op = region.anchor->as<Normalize>();
   size_t axis = op ? op->axis : dims.size() - 1;
   Iteration all{.dims = dims, .group_begin = {0, axis}, .coordinates = {"row", "col"}};
-  if (is_in_image(lowering, *region.anchor))
+  if (is_in_image(lowering, *region.anchor)) {
+    if (auto whole = image_shape(lowering, region)) return *whole;
     all.lanes = row_lanes(lowering, region, compute_type(region.anchor->inputs[0].dtype())), all.stored = {0, 2, 1, 3};
+  }
   return {.input = all, .output = all, .rows = size_of(dims, 0, axis), .cols = size_of(dims, axis, dims.size())};
 }
 
@@ -104,7 +106,7 @@ void emit_load_body(Lowering& lowering, KernelBuilder& kernel, const Region& reg
                     const std::vector<Value>& before) {
   Value input = region.anchor->inputs[0];
   FusedBody body(
-      kernel, shape.input, [&](Value value) { return lowering.view_of(value); },
+      kernel, shape.input, [&](Value value) { return in_order(lowering.view_of(value), shape.order); },
       [&](Value value) { return lowering.new_result(value); });
   body.plan(region.prologue, before, {}, {input});
   body.emit();
@@ -197,15 +199,13 @@ PlanStep reduction(Lowering& lowering, const Region& region, const RowShape& sha
 
 void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
                    const std::vector<Value>& before) {
-  std::string parameters;
-  for (const std::string& name : shape.input.coordinates) parameters += cat("[[maybe_unused]] i64 ", name, ", ");
-  kernel.line("    [&](", parameters, "auto lanes) WEFT_LAMBDA {");
+  kernel.line("    [&](", coordinate_text(shape.input), "auto lanes) WEFT_LAMBDA {");
   emit_load_body(lowering, kernel, region, shape, acc, before);
 }
 
 void emit_row_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc) {
   region.outputs = split_outputs(region).after;
-  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc);
+  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc, shape.order);
   kernel.line("    });");
 }
 
@@ -292,9 +292,9 @@ const char* combine_text(ReduceFn fn) {
 static void lower_whole_rows(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   int lanes = row_lanes(lowering, region, acc);
   RowCut cut = row_cut(lowering, shape.rows, shape.cols, lanes);
-  bool is_kept = kept_row(lowering, shape.rows, shape.cols, lanes).held > 0;
-  if (cut.is_cut() && !is_kept && !lowering.is_load_time({region.anchor, 0}))
-    return lower_row_parts(lowering, region, shape, acc, cut);
+  if (!shape.order.empty()) return lower_row_parts(lowering, region, shape, acc, image_cut(lowering, shape));
+  bool is_whole = kept_row(lowering, shape.rows, shape.cols, lanes).held || lowering.is_load_time({region.anchor, 0});
+  if (cut.is_cut() && !is_whole) return lower_row_parts(lowering, region, shape, acc, cut);
   PlanStep step = row_kernel(lowering, region, shape, acc);
   step.flops = shape.rows * shape.cols;
   lowering.add_step(std::move(step), "rows in parallel, vectors along the row");

@@ -46,6 +46,7 @@ struct RowShape {
   Dim rows, cols;  ///< number and length of the rows; column kernels: outer size and reduced length
   Dim inner = 1;   ///< column kernels: product of the axes after the reduced ones
   bool columns = false;
+  std::vector<size_t> order = {};  ///< the axes of the values that are the axes of the iterations; empty: all in order
 };
 /// Returns the elements that a GPU thread of a row kernel loads at once.
 int row_lanes(const Lowering& lowering, const Region& region, DType acc);

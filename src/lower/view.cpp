@@ -145,6 +145,10 @@ View permuted(const View& view, const std::vector<size_t>& order) {
   return result;
 }
 
+View in_order(View view, const std::vector<size_t>& order) {
+  return view.dims.size() == order.size() ? permuted(view, order) : view;
+}
+
 bool is_view_op(const Op& op) { return op.is<Reshape>() || op.is<Transpose>() || op.is<Broadcast>() || op.is<Slice>(); }
 
 std::optional<View> apply_view(const View& view, const Instruction& op) {

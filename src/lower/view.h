@@ -35,6 +35,8 @@ std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
 
 /// Returns a view with reordered axes: axis i of the result is axis order[i] of `view`.
 View permuted(const View& view, const std::vector<size_t>& order);
+/// Does the same, but leaves views of another rank, such as tables, as they are.
+View in_order(View view, const std::vector<size_t>& order);
 
 /// Returns the view of a view operator's result (reshape, transpose, broadcast, slice). Nothing for other operators and
 /// for reshapes that strides cannot express; the caller must then copy the value.

@@ -17,6 +17,7 @@
 #include "passes/hoist_invariants.h"
 #include "passes/inline_control.h"
 #include "passes/integer_products.h"
+#include "passes/merge_branches.h"
 #include "passes/merge_common.h"
 #include "passes/raise_composites.h"
 #include "passes/reduce_precision.h"

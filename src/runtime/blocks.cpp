@@ -38,7 +38,7 @@ Memory BlockPool<Memory>::take(int64_t bytes, int64_t most) {
     refuse_memory(cat("tensors that grow while the model runs need ", (bytes_ + bytes) >> 20,
                       " MiB and more, the memory limit leaves ", most >> 20, " MiB for them"));
   }
-  Memory block = make_(rounded(bytes));
+  Memory block = make_(std::min(rounded(bytes), most - bytes_));
   bytes_ += block.bytes();
   return block;
 }

@@ -69,6 +69,38 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
     assert "cpu_part" not in steps and "updates in order" not in steps
 
 
+def many_boxes(path, batch, classes, n, most, centers):
+    """Makes a model with NonMaxSuppression; returns boxes and scores. Among them are degenerate boxes, equal scores, NaN
+    and infinite scores, and zeros of both signs."""
+    node = helper.make_node("NonMaxSuppression", ["b", "s", "most", "overlap", "least"], ["y"], center_point_box=centers)
+    constants = [("most", np.array(most)), ("overlap", np.array(0.4, np.float32)), ("least", np.array(-0.5, np.float32))]
+    ports = [("b", TensorProto.FLOAT, ["batch", "n", 4]), ("s", TensorProto.FLOAT, ["batch", "classes", "n"])]
+    write(path, [node], ports, [("y", TensorProto.INT64, ["selected", 3])], constants)
+    draw = np.random.default_rng(n)
+    boxes = draw.random((batch, n, 4), np.float32) * np.float32([8, 8, 1, 1])
+    if not centers:
+        boxes[..., 2:] += boxes[..., :2]
+    boxes[:, ::17, 2:] = boxes[:, ::17, :2]
+    scores = draw.integers(-10, 200, (batch, classes, n)).astype(np.float32) / 200
+    for start, value in enumerate((np.nan, -0.0, 0.0, np.inf, -np.inf)):
+        scores[..., start::41] = value
+    return boxes, scores
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+@pytest.mark.parametrize("sizes", [(1, 1, 3000, 3000, 0), (2, 3, 700, 90, 1), (1, 2, 126, 200, 0), (1, 5, 64, 2, 1)])
+def test_boxes_are_kept_as_on_the_processor(sizes, chip, tmp_path):
+    path, answers = tmp_path / "model.onnx", []
+    for name, value in zip("bs", many_boxes(path, *sizes)):
+        np.save(tmp_path / f"{name}.npy", value)
+    for device in "amd:0", "cpu":
+        given = [f"--input={name}={tmp_path / name}.npy" for name in "bs"]
+        done = emulated.run(chip, "weft", "run", path, *given, f"--output=y={tmp_path / 'y.npy'}", "--device", device, resident=3)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answers.append(np.load(tmp_path / "y.npy"))
+    assert len(answers[0]) > 3 and np.array_equal(*answers)
+
+
 def both_ways(path):
     """Makes a recurrent network of two bidirectional layers; the number of steps is a size of the input."""
     draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"

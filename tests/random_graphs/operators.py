@@ -471,11 +471,12 @@ def unique(d, name):
 
 @draws("NonMaxSuppression")
 def non_max_suppression(d, name):
-    n = d.random.choice((4, 9))
-    corners = d.array((1, n, 2), low=0, high=4)
+    n, batch, classes = d.random.choice((4, 9, 63, 64, 150)), d.random.randint(1, 2), d.random.randint(1, 3)
+    corners = d.array((batch, n, 2), low=0, high=d.random.choice((4, 20)))
     boxes = np.concatenate([corners, corners + np.float32(1.5)], -1)
-    scores = d.numbers.permutation(n).astype(np.float32).reshape(1, 1, n) / np.float32(n)
-    return d.add(name, d.given(boxes), d.given(scores), np.array([n - 1], np.int64), np.array([0.4], np.float32),
+    scores = np.stack([d.numbers.permutation(n) for _ in range(batch * classes)]).astype(np.float32).reshape(batch, classes, n) / np.float32(n)
+    most = d.random.choice((2, n - 1))
+    return d.add(name, d.given(boxes), d.given(scores), np.array([most], np.int64), np.array([0.4], np.float32),
                  np.array([0.1], np.float32), exact=True)
 
 

@@ -44,32 +44,73 @@ def spelt_rms_norm(d):
     return d.add("Mul", x, d.add("Div", f32(1), d.add("Sqrt", d.add("Add", mean, f32(0.01)))))
 
 
-def spelt_attention(d):
-    heads, queries, keys, width = d.random.choice([(2, 3, 5, 4), (1, 8, 8, 16), (3, 1, 7, 8), (4, 17, 17, 4)])
-    batch = d.random.choice([1, 1, 2, heads])
-    shape = (batch, heads, queries, width)
-    q, k, v = (d.input((batch, heads, n, width)) for n in (queries, keys, keys))
-    if d.random.random() < 0.5:
-        k = d.add("Transpose", d.add("Transpose", k, perm=[0, 2, 1, 3]), perm=[0, 2, 1, 3])
-    if d.random.random() < 0.3:
-        q = d.add("Mul", q, f32(0.5))
-    scores = d.add("MatMul", q, d.add("Transpose", k, perm=[0, 1, 3, 2]))
-    scores = d.add("Mul", scores, f32(0.25)) if d.random.random() < 0.5 else d.add("Div", scores, f32(2))
-    kind = d.random.randrange(4)
-    if kind == 1:
-        all_axes = (batch, heads, queries, keys)
-        sizes = tuple(n if d.random.random() < 0.6 else 1 for n in all_axes)[d.random.choice([0, 0, 1, 2]) :]
-        scores = d.add("Add", scores, d.array(sizes))
-    if kind == 2:
+def masked_scores(d, scores, batch, queries, keys):
+    """Adds up to two masks to attention scores [*batch, queries, keys], replaces unseen ones, or caps all."""
+    kind = d.random.randrange(5)
+    if kind in (1, 2):
+        for _ in range(kind):
+            sizes = tuple(n if d.random.random() < 0.6 else 1 for n in (*batch, queries, keys))
+            scores = d.add("Add", scores, d.array(sizes[d.random.randrange(max(len(batch), 1)) :]))
+    if kind == 3:
         seen = np.tril(np.ones((queries, keys), bool), keys - queries if keys >= queries else 0)
         seen[:, 0] = True
         scores = d.add("Where", d.weight(seen), scores, f32(-1e9) if d.random.random() < 0.5 else f32(-9999))
-    if kind == 3:
+    if kind == 4:
         scores = d.add("Mul", d.add("Tanh", scores), f32(4))
+    return scores
+
+
+def spelt_attention(d):
+    heads, queries, keys, width = d.random.choice([(2, 3, 5, 4), (1, 8, 8, 16), (3, 1, 7, 8), (4, 17, 17, 4)])
+    images = d.random.choice([1, 1, 2, heads])
+    batch = d.random.choice([(images, heads)] * 3 + [(heads,), (images, 3, heads), (2, images, 2, heads)])
+    last = len(batch)
+    swapped = [*range(last), last + 1, last]
+    q, k, v = (d.input((*batch, n, width)) for n in (queries, keys, keys))
+    if d.random.random() < 0.5:
+        k = d.add("Transpose", d.add("Transpose", k, perm=swapped), perm=swapped)
+    if d.random.random() < 0.3:
+        q = d.add("Mul", q, f32(0.5))
+    if d.random.random() < 0.3:
+        k = d.add("Mul", k, f32(0.5))
+    scores = d.add("MatMul", q, d.add("Transpose", k, perm=swapped))
+    scores = d.add("Mul", scores, f32(0.25)) if d.random.random() < 0.5 else d.add("Div", scores, f32(2))
+    scores = masked_scores(d, scores, batch, queries, keys)
     result = d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
-    if result.shape != shape:
+    if result.shape != (*batch, queries, width):
         raise Skip
-    return d.add("Reshape", d.add("Transpose", result, perm=[0, 2, 1, 3]), np.array([batch, queries, heads * width], np.int64))
+    tokens_first = d.add("Transpose", result, perm=[*range(last - 1), last, last - 1, last + 1])
+    return d.add("Reshape", tokens_first, np.array([*batch[:-1], queries, heads * width], np.int64))
+
+
+# --- merge_branches
+
+
+def branches(d):
+    """Draws a sum of convolutions of one value, with scales and biases per channel and perhaps the value itself."""
+    channels, axes = d.random.choice([(4, 2), (6, 2), (4, 1)])
+    groups = d.random.choice([1, 1, 2, channels])
+    dilation, stride = d.random.choice([(1, 1), (1, 1), (2, 1), (1, 2)])
+    x = d.input((2, channels, *d.random.choice([(9, 7), (5, 6), (8, 8)])[:axes]))
+
+    def scaled(y):
+        for name in ("Mul", "Add"):
+            if d.random.random() < 0.7:
+                y = d.add(name, y, d.array((channels, *[1] * axes)))
+        return y
+
+    terms = []
+    for taps in d.random.choice([(3, 1), (3, 3), (5, 3, 1), (1, 3)]):
+        w = d.array((channels, channels // groups, *[taps] * axes))
+        pads = [taps // 2 * dilation] * 2 * axes
+        terms.append(scaled(d.add("Conv", x, w, pads=pads, dilations=[dilation] * axes, strides=[stride] * axes, group=groups)))
+    if stride == 1 and d.random.random() < 0.5:
+        terms.append(scaled(x))
+    d.random.shuffle(terms)
+    y = terms[0]
+    for term in terms[1:]:
+        y = d.add("Add", y, term)
+    return y
 
 
 # --- simplify_algebra
@@ -372,7 +413,7 @@ def long_rows(d):
 
 
 ALL = [
-    spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
+    spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, long_rows,

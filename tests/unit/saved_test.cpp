@@ -403,6 +403,9 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
   CHECK(!runs_code_for(chip_named("x86-64-v4"), other));
   CHECK(!runs_code_for(chip_named("x86-64-v2"), chip_named("x86-64-v3")));
   CHECK(runs_code_for(chip_named("x86-64-v4"), chip_named("x86-64-v3")));
+  CHECK(chip_named("x86-64-v4+avx512vnni+avx512bf16+avx512vnni").features == "+avx512bf16,+avx512vnni");
+  CHECK(runs_code_for(chip_named("aarch64+i8mm+dotprod"), chip_named("aarch64+dotprod")));
+  CHECK(!runs_code_for(chip_named("aarch64+dotprod"), chip_named("aarch64+i8mm")));
   CHECK(!runs_code_for(chip_named("x86-64-v4"), chip_named("gfx942")));
   auto compiled = compile(parse_program(text, make_op), {.device = "cpu"});
   auto compare = [&](Executable& recompiled) {

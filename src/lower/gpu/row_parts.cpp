@@ -22,17 +22,50 @@ Dim parts_to_fill(const Lowering& lowering, const Dim& blocks, const Dim& length
   return max(min(wanted, floordiv(length, least)), 1);
 }
 
+/// The threads of a block of ImageWalk, and the pixels that they load at once; `lanes`: channels of a thread.
+struct ImageBlock {
+  int threads;
+  int64_t step;
+};
+ImageBlock image_block(const Dims& image, int lanes) {
+  constexpr int64_t ahead = 4;
+  int64_t pieces = image[2].value() * image[3].value() / lanes;
+  int block_threads = pieces <= threads ? threads : 2 * threads;
+  return {block_threads, block_threads / pieces * ahead};
+}
+
+/// Returns the elements that a thread loads at once.
+int part_lanes(const Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+  return shape.order.empty() ? row_lanes(lowering, region, acc) : shape.input.lanes;
+}
+
 /// A kernel over parts under construction, and the C++ text of its sizes and accumulator type.
 struct PartsKernel {
-  KernelBuilder kernel{"row_parts.h"};
+  KernelBuilder kernel;
   std::string rows, cols, parts, acc;
 
   PartsKernel(const Lowering& lowering, const Region& region, const RowShape& shape, const FoundParts& found)
-      : rows(kernel.size(shape.rows)),
+      : kernel(shape.order.empty() ? "row_parts.h" : "image_parts.h"),
+        rows(kernel.size(shape.rows)),
         cols(kernel.size(shape.cols)),
         parts(kernel.size(found.count)),
         acc(kernel_type(found.type)) {
-    kernel.line("constexpr int W = ", row_lanes(lowering, region, found.type), ";");
+    kernel.line("constexpr int W = ", part_lanes(lowering, region, shape, found.type), ";");
+  }
+  /// Emits the call of the first or second kernel of a pair: "measure" or "finish".
+  void call(const std::string& verb, const RowShape& shape, const FoundParts& found, const std::string& rule) {
+    const Dims& dims = shape.input.dims;
+    kernel.set_grid(shape.rows * found.count);
+    if (shape.order.empty())
+      return kernel.line(verb, "_row_parts<", acc, ", W>(WEFT_LAUNCH, ", rows, ", ", cols, ", ", parts, ", ", rule,
+                         ",");
+    ImageBlock block = image_block(dims, shape.input.lanes);
+    Dim length = ceildiv(ceildiv(dims[1], block.step), found.count) * Dim(block.step);
+    kernel.line(verb, "_image_parts<", acc, ", W, ", dims[2].value(), ", ", dims[3].value(), ">(WEFT_LAUNCH, ",
+                kernel.size(dims[0]), ", ", kernel.size(dims[1]), ", ", parts, ", ", kernel.size(length), ", ", rule,
+                ",");
+    kernel.set_grid(dims[0] * found.count, block.threads);
+    kernel.set_occupancy(3 * threads / block.threads);
   }
 };
 
@@ -48,28 +81,24 @@ std::string rule_of(const Lowering& lowering, const Region& region, DType acc) {
 
 PlanStep measuring_step(Lowering& lowering, const Region& region, const RowShape& shape, const FoundParts& found) {
   PartsKernel p(lowering, region, shape, found);
-  p.kernel.line("measure_row_parts<", p.acc, ", W>(WEFT_LAUNCH, ", p.rows, ", ", p.cols, ", ", p.parts, ", ",
-                rule_of(lowering, region, found.type), ",");
+  p.call("measure", shape, found, rule_of(lowering, region, found.type));
   emit_row_load(lowering, p.kernel, region, shape, found.type, split_outputs(region).before);
   std::string to = p.kernel.buffer(found.view.buffer, found.type, true);
   p.kernel.line("    [&](i64 at, ", p.acc, " first, ", p.acc, " second) WEFT_LAMBDA {");
   p.kernel.line("  ", to, "[2 * at] = first, ", to, "[2 * at + 1] = second;");
   p.kernel.line("    });");
-  p.kernel.set_grid(shape.rows * found.count);
   return p.kernel.finish(lowering.plan(), cat(row_function(*region.anchor), "_parts"));
 }
 
 PlanStep finishing_step(Lowering& lowering, const Region& region, const RowShape& shape, const FoundParts& found) {
   PartsKernel p(lowering, region, shape, found);
-  p.kernel.line("finish_row_parts<", p.acc, ", W>(WEFT_LAUNCH, ", p.rows, ", ", p.cols, ", ", p.parts, ", ",
-                rule_of(lowering, region, found.type), ",");
+  p.call("finish", shape, found, rule_of(lowering, region, found.type));
   emit_row_load(lowering, p.kernel, region, shape, found.type, {});
   std::string from = p.kernel.buffer(found.view.buffer, found.type, false);
   p.kernel.line("    [&](i64 at) WEFT_LAMBDA { return PartFound<", p.acc, ">{", from, "[2 * at], ", from,
                 "[2 * at + 1], 0}; },");
-  p.kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  p.kernel.line("    [&](", coordinate_text(shape.output), "auto acc, auto lanes) WEFT_LAMBDA {");
   emit_row_store(lowering, p.kernel, region, shape, found.type);
-  p.kernel.set_grid(shape.rows * found.count);
   return p.kernel.finish(lowering.plan(), row_function(*region.anchor));
 }
 
@@ -106,6 +135,40 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
   if (!lowering.on_gpu() || typical_size(cols, usual_length) < long_row) return {};
   if (typical_size(rows) > lowering.compute_units()) return {};
   return {.parts = parts_to_fill(lowering, rows, cols, int64_t{threads} * lanes)};
+}
+
+std::optional<RowShape> image_shape(Lowering& lowering, const Region& region) {
+  constexpr int64_t short_group = 8192;  // one launch of a block for each group is faster
+  Value input = region.anchor->inputs[0];
+  const std::vector<size_t> order{0, 2, 1, 3};
+  const Dims &dims = input.dims(), image{dims[0], dims[2], dims[1], dims[3]};
+  bool is_long = typical_size(dims[2] * dims[3], long_row) >= short_group;
+  Dim all_channels = dims[1] * dims[3];
+  int64_t channels = all_channels.is_constant() ? all_channels.value() : 0;
+  DType acc = compute_type(input.dtype());
+  bool is_half = acc == DType::f32 && bits(lowering.stored_type(input.dtype())) == 16;
+  int lanes = is_half && channels % 8 == 0 ? 8 : gpu_lanes(acc);  // 16 bytes
+  if (channels == 0 || !is_long || channels % lanes != 0 || channels / lanes > int64_t{2} * threads) return {};
+  if (!region.anchor->as<Normalize>()->centred || lowering.is_load_time({region.anchor, 0})) return {};
+  Iteration all{.dims = image, .group_begin = {0, 1, 2}, .coordinates = {"batch", "pixel", "col"}};
+  KernelBuilder unused("image_parts.h");
+  FusedBody body(
+      unused, all, [&](Value value) { return in_order(lowering.view_of(value), order); },
+      [&](Value) { return contiguous_view(BufferId(0), {DType::f32, image}); });
+  std::vector<Instruction*> members = region.prologue;
+  members.insert(members.end(), region.epilogue.begin(), region.epilogue.end());
+  body.plan(members, region.outputs, {{region.anchor, 0}}, {input});
+  if (!split_outputs(region).before.empty() || !body.last_coordinate_is_axis()) return {};
+  all.lanes = lanes;
+  return RowShape{
+      .input = all, .output = all, .rows = size_of(dims, 0, 2), .cols = size_of(dims, 2, 4), .order = order};
+}
+
+RowCut image_cut(const Lowering& lowering, const RowShape& shape) {
+  const Dims& image = shape.input.dims;
+  Dim runs = ceildiv(image[1], image_block(image, shape.input.lanes).step);
+  Dim wanted = ceildiv(blocks_of_unit * lowering.compute_units(), max(image[0], 1));
+  return {.parts = max(ceildiv(runs, ceildiv(max(runs, 1), max(wanted, 1))), 1)};
 }
 
 RowCut column_cut(const Lowering& lowering, const Columns& c) {

@@ -16,6 +16,12 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
 /// Chooses how to cut the reduced axis of [outer, n, inner].
 RowCut column_cut(const Lowering& lowering, const Columns& columns);
 
+/// Returns the iterations of kernels over whole pixels (ImageWalk in kernels/image_parts.h) for a norm over groups of
+/// channels of channels-last images; nothing if the region does not fit them, or if the groups are short.
+std::optional<RowShape> image_shape(Lowering& lowering, const Region& region);
+/// Chooses how to cut the pixels of such images.
+RowCut image_cut(const Lowering& lowering, const RowShape& shape);
+
 /// Partial results of the first launch, part after part.
 struct FoundParts {
   View view;
