@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times f16 products with every tile size of the warp-group kernels (wgmma) on a Hopper GPU; the cost model of
-src/lower/gpu/tiles.cpp was fitted to these times. Each answer is compared with torch in f32.
+src/lower/gpu/tile_costs.cpp was fitted to these times. Each answer is compared with torch in f32.
 
   python bench/gpu_tiles.py compile FOLDER      # with weft-kc (WEFT_KC), on any machine
   python bench/gpu_tiles.py measure FOLDER      # needs torch and the GPU; a row of results for each shape
@@ -16,9 +16,10 @@ from pathlib import Path
 
 pointer = ctypes.c_void_p
 # Rows, columns, warp groups, stages, as in group_tiles of src/lower/gpu/tiles.cpp.
-TILES = [(128, 256, 2, 4), (256, 128, 2, 4), (192, 192, 3, 4), (128, 192, 2, 4), (192, 128, 3, 5), (128, 128, 2, 3),
-         (128, 128, 2, 6), (128, 64, 2, 4), (128, 64, 2, 8), (64, 256, 1, 5), (64, 128, 1, 4), (64, 128, 1, 8),
-         (64, 64, 1, 6), (64, 64, 1, 12), (64, 32, 1, 8), (64, 32, 1, 16), (64, 16, 1, 8), (64, 16, 1, 16)]
+TILES = [(192, 256, 3, 4), (128, 256, 2, 4), (256, 128, 2, 4), (192, 192, 3, 4), (128, 192, 2, 4), (192, 128, 3, 5),
+         (128, 128, 2, 3), (128, 128, 2, 6), (128, 64, 2, 4), (128, 64, 2, 8), (64, 256, 1, 5), (64, 128, 1, 4),
+         (64, 128, 1, 8), (64, 64, 1, 6), (64, 64, 1, 12), (64, 32, 1, 8), (64, 32, 1, 16), (64, 16, 1, 8),
+         (64, 16, 1, 16)]
 SHAPES = [(4096, 4096, 4096), (8192, 8192, 8192), (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (197, 2304, 768),
           (197, 768, 768), (197, 3072, 768), (197, 768, 3072), (3136, 64, 576), (3136, 256, 64), (784, 128, 1152),
           (784, 512, 128), (196, 256, 2304), (196, 1024, 256), (49, 512, 4608), (49, 2048, 512), (64, 8192, 8192),

@@ -168,9 +168,8 @@ struct ConvPieces {
   }
   WEFT_INLINE Row row(i64 group, i64 row) const {
     const auto from = ConvRows<T, true, false, false, T>{s, x, nullptr}.row(group, row);
-    const auto is_inside = [&](int d, int t) WEFT_LAMBDA {
-      return u32(from.at[d] + t * i32(s.dilation[d])) < u32(s.in[d]);
-    };
+    const auto is_inside = [&](int d, int t)
+                               WEFT_LAMBDA { return u32(from.at[d] + t * i32(s.dilation[d])) < u32(s.in[d]); };
     u32 line = 0, inside = 0, tap = 0;
     WEFT_NO_UNROLL for (int w = 0; w < s.kernel[2]; w++) line |= u32(is_inside(2, w)) << w;
     WEFT_NO_UNROLL for (int d = 0; d < s.kernel[0]; d++) {

@@ -214,7 +214,7 @@ struct StepRing {
                 slots * together == tile.stages);
   using Core = Wgmma<T, n>;
   /// Columns of a piece that store_group_sums stores at once; few if the sums leave few registers.
-  static constexpr int turned = n > 32 && 65536 / threads - fm * n / 2 >= 64 ? 64 : n > 16 ? 32 : 16;
+  static constexpr int turned = n > 32 && 65536 / threads - fm* n / 2 >= 64 ? 64 : n > 16 ? 32 : 16;
 
   const GpuGemmSizes& s;
   const A& a;

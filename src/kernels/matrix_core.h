@@ -233,10 +233,10 @@ WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from) {
 }
 /// Copies 16 bytes, or writes zeros if `is_there` is 0; takes fewer instructions than a number of bytes.
 WEFT_INLINE void copy_async_if(u32 shared, const WEFT_GLOBAL void* from, int is_there) {
-  asm volatile("{ .reg .pred skip; setp.eq.b32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }" ::"r"(
-                   shared),
-               "l"(from), "r"(is_there)
-               : "memory");
+  asm volatile(
+      "{ .reg .pred skip; setp.eq.b32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }" ::"r"(shared),
+      "l"(from), "r"(is_there)
+      : "memory");
 }
 /// Copies a piece of 4, 8 or 16 bytes, or writes zeros if `bytes` is 0.
 template <int Piece>

@@ -176,7 +176,9 @@ def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
 
 GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8, 4), "bf16_128x128": (128, 128, 3, 1),
                "i8_128x64": (128, 64, 6, 1), "e4m3_128x128": (128, 128, 4, 1), "e4m3_128x64": (128, 64, 6, 1),
-               "e5m2_128x64_split2": (128, 64, 4, 2)}
+               "e5m2_128x64_split2": (128, 64, 4, 2), "f16_128x256_whole": (128, 256, 4, 1),
+               "f16_128x256_stream": (128, 256, 4, 1), "bf16_192x128_stream": (192, 128, 5, 1), "i8_64x16_stream": (64, 16, 8, 1),
+               "e4m3_128x64_stream": (128, 64, 6, 1)}
 
 
 def direct(case, name, **launch):
@@ -193,9 +195,11 @@ def group_cases():
     for name, (rows, cols, stages, split) in GROUP_TILES.items():
         shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)
         for batch, m, n, k in shapes:
+            if name.endswith(("whole", "stream")):
+                n = -(-n // 8) * 8  # rows of C are whole vectors
             blocks = split * max(1, min(5, -(-m // rows) * -(-n // cols)))
             yield direct(gemm(name.split("_")[0], "nk", batch, m, n, k), f"groups_{name}", blocks=blocks, shared=shared,
-                         cluster=split)
+                         cluster=split, threads={64: 128, 128: 256, 192: 384}[rows])
     for kind, rows in (("f16", 1), ("f16", 4), ("bf16", 2), ("f32", 1)):
         for batch, n, k in ((1, 1, 8), (2, 7, 264), (1, 1000, 2048), (1, 40, 0)):
             yield direct(gemm(kind, "nk", batch, rows, n, k), f"gemv_{kind}_{rows}", blocks=3)

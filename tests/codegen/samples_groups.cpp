@@ -54,11 +54,13 @@ MMA_ROWS(bf16, 2)
 #endif
 
 #ifdef WEFT_WARP_GROUPS
-#define GROUPS(name, type, rows, cols, groups_m, groups_n, stages, split)                                    \
-  WEFT_KERNEL(sample_groups_##name, 4, 128 * groups_m * groups_n) {                                          \
-    constexpr BlockTile tile{rows, cols, 128 / sizeof(type), 4 * groups_m, groups_n, stages, split, true};   \
-    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put)      \
-                                          WEFT_LAMBDA { gemm_gpu<type, tile>(WEFT_LAUNCH, s, a, b, put); }); \
+/// Further arguments: BlockTile::ahead, streams and whole.
+#define GROUPS(name, type, rows, cols, groups_m, groups_n, stages, split, ...)                                   \
+  WEFT_KERNEL(sample_groups_##name, 4, 128 * groups_m * groups_n) {                                              \
+    constexpr BlockTile tile{                                                                                    \
+        rows, cols, 128 / sizeof(type), 4 * groups_m, groups_n, stages, split, true __VA_OPT__(, ) __VA_ARGS__}; \
+    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put)          \
+                                          WEFT_LAMBDA { gemm_gpu<type, tile>(WEFT_LAUNCH, s, a, b, put); });     \
   }
 GROUPS(f16_128x256, f16, 128, 256, 2, 1, 4, 1)
 GROUPS(f16_128x32_split4, f16, 128, 32, 2, 1, 8, 4)
@@ -67,6 +69,11 @@ GROUPS(i8_128x64, i8, 128, 64, 2, 1, 6, 1)
 GROUPS(e4m3_128x128, f8e4m3fn, 128, 128, 2, 1, 4, 1)
 GROUPS(e4m3_128x64, f8e4m3fn, 128, 64, 2, 1, 6, 1)
 GROUPS(e5m2_128x64_split2, f8e5m2, 128, 64, 2, 1, 4, 2)
+GROUPS(f16_128x256_whole, f16, 128, 256, 2, 1, 4, 1, false, false, true)
+GROUPS(f16_128x256_stream, f16, 128, 256, 2, 1, 4, 1, false, true, true)
+GROUPS(bf16_192x128_stream, bf16, 192, 128, 3, 1, 5, 1, true, true, true)
+GROUPS(i8_64x16_stream, i8, 64, 16, 1, 1, 8, 1, true, true, true)
+GROUPS(e4m3_128x64_stream, f8e4m3fn, 128, 64, 2, 1, 6, 1, true, true, true)
 
 /// Calls attend(sizes, q, k, v, keys_of, store) for causal attention.
 template <class T, class L, class Attend>

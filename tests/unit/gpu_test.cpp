@@ -122,6 +122,27 @@ TEST_CASE("gpu: products of unaligned rows copy them, and use warp groups") {
   CHECK(reasons(4752, "parameter {name=", "sm_90a").find("aligned rows") == std::string::npos);
 }
 
+TEST_CASE("gpu: a block of warp groups computes several tiles only where that is faster") {
+  auto tile = [](std::string_view x, std::string_view w, std::string_view y, bool adds) {
+    std::string text = "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f16[" + std::string(x) +
+                       "]}\n  %w = parameter {name=\"w\", type=f16[" + std::string(w) +
+                       "]}\n  %r = parameter {name=\"r\", type=f32[" + std::string(y) +
+                       "]}\n  %y = dot %x, %w {type=f32}\n  %z = add %y, %r\n  return \"y\"=" + (adds ? "%z" : "%y") +
+                       "\n}";
+    for (const auto& kernel : lower(*parse_program(text, make_op), chip_named("sm_90a"), {}).kernels) {
+      size_t at = kernel.code.find("BlockTile{");
+      if (at != kernel.code.npos) return kernel.code.substr(at, kernel.code.find('}', at) + 1 - at);
+    }
+    return std::string();
+  };
+  CHECK(tile("4096,4096", "4096,4096", "4096,4096", false) ==
+        "BlockTile{128, 256, 64, 8, 1, 4, 1, true, false, true, true}");  // five waves
+  CHECK(tile("10240,2048", "2048,512", "10240,512", false) ==
+        "BlockTile{192, 256, 64, 12, 1, 4, 1, true, false, false, true}");  // one wave
+  CHECK(tile("10240,256", "256,1024", "10240,1024", true) ==
+        "BlockTile{128, 128, 64, 8, 1, 3, 1, true, false, false, true}");  // two blocks to a unit hide the loads
+}
+
 TEST_CASE("gpu: two warp groups share the keys of an attention that fills the chip") {
   auto kernel = [](std::string_view q, std::string_view k) {
     std::string text = "program \"p\"\nmodule main {\n  %q = parameter {name=\"q\", type=f16[" + std::string(q) +

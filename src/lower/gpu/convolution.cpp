@@ -188,24 +188,31 @@ int epilogue_lanes(const Lowering& lowering, const Region& region) {
   return std::ranges::any_of(region.epilogue, is_wide) ? lowering.gpu().f64_lanes : 8;
 }
 
-/// Returns how the threads of a block advance along k: the name of a ConvWalk.
-std::string_view walk_of(const GpuConvolution& c, const BlockTile& tile) {
+bool takes_direct(const GpuConvolution& c) { return c.direct && !c.w.transposed && !c.outside; }
+
+/// True if the convolution is a plain product of its pixels.
+bool takes_pixels(const GpuConvolution& c) {
   const Window& w = c.w;
-  constexpr int most_piece_taps = 32;  // a bit for each
   auto all = [](const Dims& sizes, int64_t value) {
     return std::ranges::all_of(sizes, [&](const Dim& size) { return known_equal(size, value); });
   };
-  bool is_direct = c.direct && !w.transposed && !c.outside;
-  if (is_direct && all(w.kernel, 1) && all(w.stride, 1) && all(w.pad, 0) && w.in == w.out) return "pixels";
-  int64_t channels = w.channels_in.constant().value_or(0), taps = w.taps().constant().value_or(most_piece_taps + 1);
-  if (is_direct && tile.groups && taps <= most_piece_taps && channels > 0 && channels % tile.depth == 0) return "pieces";
+  return takes_direct(c) && all(w.kernel, 1) && all(w.stride, 1) && all(w.pad, 0) && w.in == w.out;
+}
+
+/// Returns how the threads of a block advance along k: the name of a ConvWalk.
+std::string_view walk_of(const GpuConvolution& c, const BlockTile& tile) {
+  constexpr int most_piece_taps = 32;  // a bit for each
+  if (takes_pixels(c)) return "pixels";
+  int64_t channels = c.w.channels_in.constant().value_or(0), taps = c.w.taps().constant().value_or(most_piece_taps + 1);
+  if (takes_direct(c) && tile.groups && taps <= most_piece_taps && channels > 0 && channels % tile.depth == 0)
+    return "pieces";
   return tile.groups && channels >= tile.depth ? "taps" : "any";
 }
 
 /// Returns the call of conv_gpu with its template arguments.
 std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
-  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ConvWalk::",
-             walk_of(c, tile), ", ", c.outside.has_value(), ", W>");
+  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole,
+             ", ConvWalk::", walk_of(c, tile), ", ", c.outside.has_value(), ", W>");
 }
 
 PlanStep convolution_launch(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
@@ -303,7 +310,9 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
                                              .family = cat("convolution ", geometry_text(w)),
                                              .epilogue = epilogue_text(lowering, region),
                                              .offers = std::move(offers),
-                                             .may_share = k.is_constant() && may_split_k(lowering, region, sums_of)});
+                                             .may_share = k.is_constant() && may_split_k(lowering, region, sums_of),
+                                             .has_windows = !takes_pixels(c),
+                                             .reads_matrix = reads_matrix(lowering, region)});
   const BlockTile& tile = chosen.tile;
   auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, {tile}); };
   if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, spare);

@@ -424,7 +424,8 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
                      .ahead = is_constant(lowering, p.b),
                      .epilogue = region.epilogue.empty() ? "" : " fused",
                      .offers = offers,
-                     .may_share = may_split_k(lowering, region, {p.batch, p.m, p.n, p.k})};
+                     .may_share = may_split_k(lowering, region, {p.batch, p.m, p.n, p.k}),
+                     .reads_matrix = reads_matrix(lowering, region)};
   auto main = product_kernel(lowering, product);
   if (const auto* offer = std::get_if<LibraryOffer>(&main)) return lower_library_product(lowering, region, p, *offer);
   const auto& own = std::get<ProductKernel>(main);

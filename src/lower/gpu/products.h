@@ -75,7 +75,9 @@ struct GpuProduct {
   std::string family = "dot";  ///< kind of product in the measurements
   std::string epilogue = {};   ///< names of the fused instructions, part of the key of the measurements
   std::vector<LibraryOffer> offers = {};
-  bool may_share = false;  ///< k may be split among blocks whose sums a second kernel adds
+  bool may_share = false;     ///< k may be split among blocks whose sums a second kernel adds
+  bool has_windows = false;   ///< a row of A is a window of an image
+  bool reads_matrix = false;  ///< the epilogue reads a matrix of C's size
 };
 struct TileChoice {
   BlockTile tile;                          ///< Weft's best tile; with an offer, the best that needs one kernel
@@ -92,6 +94,8 @@ void add_variant(PlanStep& step, PlanStep other, int64_t from);
 /// Gives `step` another launch for each larger tile; `launch` makes that launch for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
+/// True if the epilogue reads a value of C's size, such as a residual, that runs compute.
+bool reads_matrix(const Lowering& lowering, const Region& region);
 /// Chooses a tile by measurements if there are any. Without them, a cost model chooses on Hopper for direct operands of
 /// most types; other products take the largest tile whose blocks fill the GPU, if there is one.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "lower/gpu/products.h"
+#include "lower/gpu/tile_costs.h"
+#include "ops/views.h"
 
 /// Chooses the tile of C that a block of a matrix product computes.
 namespace weft {
@@ -30,25 +31,16 @@ std::vector<BlockTile> tf32_tiles() {
           {16, 64, 32, 1, 4, 4}};
 }
 
-/// A product's sizes as numbers, with guesses for symbols.
-struct Numbers {
-  int64_t batch, m, n, k;
-  int64_t blocks(const BlockTile& t) const {
-    return batch * ((m + t.rows - 1) / t.rows) * ((n + t.cols - 1) / t.cols) * t.split;
-  }
-};
-
 /// Returns the tiles of warp groups (rows, cols, warp groups along the rows, stages). If there are few blocks, tiles
 /// with more stages in flight are better.
 std::vector<BlockTile> group_tiles(DType type) {
   struct Shape {
     int rows, cols, groups, stages;
   };
-  constexpr Shape shapes[] = {{192, 256, 3, 4}, {256, 192, 4, 4}, {320, 128, 5, 4}, {128, 256, 2, 4}, {256, 128, 2, 4},
-                              {192, 192, 3, 4}, {128, 192, 2, 4}, {192, 128, 3, 5}, {128, 128, 2, 3}, {128, 128, 2, 6},
-                              {128, 64, 2, 4},  {128, 64, 2, 8},  {64, 256, 1, 5},  {64, 128, 1, 4},  {64, 128, 1, 8},
-                              {64, 64, 1, 6},   {64, 64, 1, 12},  {64, 32, 1, 8},   {64, 32, 1, 16},  {64, 16, 1, 8},
-                              {64, 16, 1, 16}};
+  constexpr Shape shapes[] = {{192, 256, 3, 4}, {128, 256, 2, 4}, {256, 128, 2, 4}, {192, 192, 3, 4}, {128, 192, 2, 4},
+                              {192, 128, 3, 5}, {128, 128, 2, 3}, {128, 128, 2, 6}, {128, 64, 2, 4},  {128, 64, 2, 8},
+                              {64, 256, 1, 5},  {64, 128, 1, 4},  {64, 128, 1, 8},  {64, 64, 1, 6},   {64, 64, 1, 12},
+                              {64, 32, 1, 8},   {64, 32, 1, 16},  {64, 16, 1, 8},   {64, 16, 1, 16}};
   std::vector<BlockTile> tiles;
   for (const Shape& s : shapes) {
     bool is_narrow = is_float8(type);  // two steps are multiplied at once, and their sums take registers too
@@ -63,60 +55,28 @@ std::vector<BlockTile> group_tiles(DType type) {
   return tiles;
 }
 
-/// Constants of the cost model `cycles`: rates per cycle (flops, unit_bytes, chip_bytes, sum_bytes), else cycles.
-struct TileCosts {
-  double flops, unit_bytes, chip_bytes;  ///< rates: of a matrix unit; from L2 to one unit; from L2 to all units
-  double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
-};
-#define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
-#include "base/chips.def"
-
-/// Returns how many blocks with this tile a compute unit of a Hopper GPU runs at once.
-int hopper_blocks_of_unit(const BlockTile& t, DType type) {
-  int most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
-  return std::clamp(hopper_shared_bytes / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
-}
-
-/// Estimates the cycles of a product with this tile on a Hopper GPU from matrix rate, L2 bandwidth and latency.
-double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
-  const TileCosts& f = t.groups ? group_costs : tf32_costs;
-  double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
-  double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
-  double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
-  auto blocks = static_cast<double>(p.blocks(t));
-  double at_once = hopper_blocks_of_unit(t, type);
-  double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
-  double way = step_bytes / std::min(f.unit_bytes, f.chip_bytes / std::min<double>(units, blocks));
-  double step =
-      std::max({step_flops / f.flops * each, way * each, f.latency / (t.stages - (t.groups ? 2 : 1))}) + f.step_cost;
-  double sums = t.rows * t.cols * 4.0 / f.sum_bytes / t.split * each;
-  constexpr double ahead_step = 60;  // cycles saved by loading B before the previous kernel ends
-  double head_start = t.ahead ? ahead_step * std::min(steps, t.stages - 2.0) : 0;
-  double cluster = t.split > 1 ? f.cluster_start + f.cluster_each * (t.split - 1) : 0;
-  return f.start - head_start + cluster + waves * (steps * step + sums + f.block_start);
-}
-
 /// A tile and its cost; costs are comparable among the tiles of one product.
 struct RankedTile {
   BlockTile tile;
   double cost;
 };
 
-/// Ranks tiles by `cycles`; leaves out tiles with mostly empty rows or columns, or too short parts of k.
-std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const Numbers& p, DType type, int units) {
+/// Ranks tiles by `hopper_cycles`; leaves out tiles with mostly empty rows or columns, or too short parts of k.
+std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const GpuProduct& product,
+                                         const ProductNumbers& p, int units) {
   std::vector<RankedTile> ranked;
   for (const BlockTile& tile : tiles) {
     bool wasteful =
         tile.groups && ((tile.rows > 64 && tile.rows >= 2 * p.m) || (tile.cols > 16 && tile.cols >= 2 * p.n));
     bool idle = tile.split > 1 && p.k < int64_t{tile.split} * tile.depth;
-    if (!wasteful && !idle) ranked.push_back({tile, cycles(p, tile, type, units)});
+    if (!wasteful && !idle) ranked.push_back({tile, hopper_cycles(product, p, tile, units)});
   }
   return ranked;
 }
 
 /// Returns the number of parts of k: above 1 only if blocks would leave compute units idle. Each part has at least four
 /// steps. Partial sums pass through memory, so few parts are best.
-int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
+int parts_for(const BlockTile& tile, const ProductNumbers& p, int units, int most) {
   int64_t steps = (p.k + tile.depth - 1) / tile.depth;
   int parts = 1;
   while (parts < most && p.blocks(tile) * parts < units && steps >= std::max(16, 8 * parts)) parts *= 2;
@@ -126,7 +86,7 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
 /// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if there is none,
 /// the tile with the most blocks, or for m <= 16 the smallest tile. `shares`: k may be split into up to eight parts; a
 /// tile counts as filling the GPU if up to four parts suffice.
-std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
+std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const ProductNumbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
     return !wasteful && p.blocks(t) * (shares ? parts_for(t, p, units, 4) : 1) >= units;
@@ -159,13 +119,13 @@ std::vector<BlockTile> shared_tf32_tiles() {
   return tiles;
 }
 
-Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
+ProductNumbers numbers_of(const GpuProduct& p, int64_t each = 16) {
   auto number = [&](const Dim& size) { return typical_size(size, each); };
   return {number(p.batch), number(p.m), number(p.n), number(p.k)};
 }
 
 /// Returns Weft's candidates for these numbers, unordered.
-std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
+std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const ProductNumbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8 || is_float8(p.type);
   bool has_groups = p.direct && lowering.gpu().warp_groups, copies_past = p.direct && lowering.gpu().async_copy;
@@ -175,12 +135,11 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
     for (BlockTile& tile : tiles) {
       tile.ahead = p.ahead;
       tile.whole = is_whole;
-      tile.streams =
-          tile.split == 1 && is_whole && numbers.blocks(tile) > int64_t{units} * hopper_blocks_of_unit(tile, p.type);
+      tile.streams = should_stream(p, numbers, tile, units);
     }
-    return ranked_by_cycles(tiles, numbers, p.type, units);
+    return ranked_by_cycles(tiles, p, numbers, units);
   }
-  if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
+  if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), p, numbers, units);
   bool is_tf32 = copies_past && p.type == DType::f32;
   std::vector<BlockTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.gpu());
   if (copies_past && narrow) {
@@ -285,8 +244,19 @@ Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, con
   return tile.streams ? min(tiles, int64_t{lowering.compute_units()} * hopper_blocks_of_unit(tile, type)) : tiles;
 }
 
+bool reads_matrix(const Lowering& lowering, const Region& region) {
+  auto is_matrix = [&](Value value) {
+    if (value.def == region.anchor || std::ranges::count(region.epilogue, value.def) > 0) return false;
+    for (; is_view_op(value.def->op); value = value.def->inputs[0])
+      if (value.def->is<Broadcast>()) return false;
+    return !lowering.is_load_time(value);
+  };
+  auto reads = [&](const Instruction* i) { return std::ranges::any_of(i->inputs, is_matrix); };
+  return std::ranges::any_of(region.epilogue, reads);
+}
+
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
-  Numbers numbers = numbers_of(p);
+  ProductNumbers numbers = numbers_of(p);
   std::vector<RankedTile> ranked = ranked_for(lowering, p, numbers);
   std::vector<Candidate> candidates;
   for (const RankedTile& t : ranked) candidates.push_back({.name = tile_text(t.tile), .estimate = t.cost});
