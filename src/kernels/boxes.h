@@ -47,9 +47,9 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   heap[at] = moved;
 }
 
-/// Does non-maximum suppression: boxes [rows / classes, n, 4], scores [rows, n]. Writes
-/// the indices of the kept boxes to out [rows, most], and -1 after them. Drops boxes with a score of at most `least`,
-/// and boxes that overlap a kept box by more than `greatest`. Tasks: rows; scratch: 16 * n bytes.
+/// Does non-maximum suppression: boxes [rows / classes, n, 4], scores [rows, n]. Writes the indices of the kept boxes to
+/// out [rows, most], and -1 after them. Drops boxes with a score of at most `least`, and boxes that overlap a kept box
+/// by more than `greatest`. Tasks: rows; scratch: 16 * n bytes.
 template <bool Centers, class L>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
                                      f32 greatest, f32 least, i64* out) {
@@ -75,14 +75,14 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// GPUs: three launches find the boxes above the score, order them, and keep or drop them in tiles. A word has a
-/// bit for each box of a tile that is kept; its highest bit says that the word is complete. So blocks pass results to
-/// each other by single relaxed stores.
+/// On GPUs, three launches find the candidates (boxes above the score), order them, and keep or drop them in tiles of
+/// 63. Each tile has a word of 64 bits: a bit for each box, set if it is kept, and the highest bit, set once the word is
+/// complete. So a block passes its result to others by one relaxed store.
 using tasks::tile_boxes;
 inline constexpr u64 is_complete = u64(1) << 63;
 
 /// The memory that the launches share: the number of the next tile, the number of candidates of each row, and the words
-/// of each row's tiles. Besides, they pass on keys and order [rows, n] of the candidates.
+/// of each row's tiles. The keys and the order of the candidates, [rows, n] each, are in buffers of their own.
 struct BoxState {
   WEFT_GLOBAL u64* state;
   i64 rows, n;

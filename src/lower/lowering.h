@@ -24,7 +24,7 @@ struct LoweredProgram {
   const Program& program;
   Chip chip;
   LowerOptions options;
-  OverflowingValues overflowing;  ///< values that options.storage would turn into infinities
+  OverflowingValues overflowing;  ///< values that options.storage does not represent (overflow.h)
   GuardPlaces guards;
   PlanDraft plan = {};
   StringPool strings;

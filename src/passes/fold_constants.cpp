@@ -88,10 +88,10 @@ void erase_with_operands(Module& module, Instruction& i) {
 
 bool is_folded(const Type& type) { return type.is_tensor() && type.shape.is_static() && !is_complex(type.shape.dtype); }
 
-/// True if the instruction repeats a constant for arithmetic on computed values: the kernels read the constant itself,
-/// such as a bias for each channel.
+/// True if the instruction repeats a constant for arithmetic on computed values, as for a bias for each channel. Kernels
+/// read the constant itself, which takes less memory than its copies.
 bool repeats_for_kernels(const Instruction& i) {
-  constexpr int64_t small = 1024;
+  constexpr int64_t small = 1024;  // bytes
   auto is_computed = [](const Value& v) {
     return !v.def->is<Constant>() && !(v.def->is<Broadcast>() && v.def->inputs[0].def->is<Constant>());
   };

@@ -74,10 +74,12 @@ const Convolution* convolution_of(const Term& term) {
   return fits ? op : nullptr;
 }
 
-/// Returns the kernel's taps before and after a tap in the kernel `whole`, per spatial axis; nothing if it lies outside.
+/// How many taps a larger kernel has before and after a smaller one, for each axis of the weights.
 struct Margins {
   Dims before, after;
 };
+/// Returns the margins of a kernel with these paddings and weights of the size `taps` in the convolution `whole`, whose
+/// weights have the size `kernel`. Nothing if the taps lie outside it, or between its own.
 std::optional<Margins> margins(const Convolution& whole, const Dims& kernel, const Dims& pads, const Dims& taps) {
   Margins m{.before = {0, 0}, .after = {0, 0}};
   for (size_t axis = 0; axis < pads.size(); ++axis) {
@@ -113,7 +115,7 @@ Value identity_weights(Module& module, Value like) {
 /// The convolutions of a sum that become one.
 struct Merged {
   const Convolution* op = nullptr;  ///< the one with the largest kernel
-  Value x, like;                    ///< what they read; its weights
+  Value x, like;                    ///< what all of them read; the weights of `op`
   Value weights = {}, bias = {};    ///< the sums of all weights and biases; biases are a column
   int convolutions = 0;
 

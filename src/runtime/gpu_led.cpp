@@ -2,8 +2,8 @@
 // GPU runs in which the host decides which step comes next. The host reads back conditions and sizes, computes
 // dependent sizes, copies data for steps on the CPU, and launches kernels one by one, in order.
 //
-// If the sizes of the inputs alone determine the steps (as in a recurrent network's loop), the second run with the same
-// sizes and addresses captures the launches of all trips as one graph.
+// If the sizes of the inputs alone determine the steps (as in a recurrent network's loop), perhaps with some elements of
+// inputs, the second run with the same sizes, elements and addresses captures the launches of all trips as one graph.
 #include <cstring>
 #include <map>
 
@@ -240,6 +240,7 @@ class LedContext final : public GpuRun {
   }
 
   /// Runs the steps as one graph. Returns false if that is not possible, for example at the first run with these sizes.
+  /// `may_queue`: the graph runs on the caller's stream, and nothing waits for it.
   bool run_captured(const RunOptions& options, bool may_queue) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
@@ -640,7 +641,7 @@ class LedContext final : public GpuRun {
   PerStep<size_t> first_;
   PerStep<VariantId> variants_;            // none: the step's own kernel
   PerStep<std::vector<BufferId>> ending_;  // for each step: the dynamic buffers that no later step reads
-  bool follows_from_sizes_;                // runs with equal sizes and addresses make equal launches
+  bool follows_from_sizes_;                // runs with equal values_ and addresses make equal launches
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
   gpu::Event queued_;              // records the end of the last run that was queued as a graph on the caller's stream

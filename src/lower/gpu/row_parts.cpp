@@ -27,11 +27,12 @@ Dim parts_to_fill(const Lowering& lowering, const Dim& blocks, const Dim& length
   return max(min(wanted, floordiv(length, least)), 1);
 }
 
-/// The threads of a block of ImageWalk, and the pixels that they load at once; `lanes`: channels of a thread.
+/// The threads of a block of ImageWalk (kernels/image_parts.h), and the pixels that they load at once.
 struct ImageBlock {
   int threads;
   int64_t step;
 };
+/// Returns the block for images [batch, pixels, groups, channels], of which a thread loads `lanes` channels at once.
 ImageBlock image_block(const Dims& image, int lanes) {
   constexpr int64_t ahead = 4;
   int64_t pieces = image[2].value() * image[3].value() / lanes;
