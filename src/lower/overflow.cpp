@@ -45,13 +45,40 @@ bool OverflowingValues::is_source(Value value) {
   return found->second;
 }
 
-/// True for max(x, c) and x + c with a positive number c that the type turns into 0.
-bool OverflowingValues::keeps_from_zero(const Instruction& i) const {
+static Value without_views(Value value) {
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  return value;
+}
+
+/// Returns c for max(x, c) and x + c with a positive number c, and its root for the root of these. Else infinity.
+static double least_of(Value value) {
+  value = without_views(value);
+  const auto* op = value.def->as<Elementwise>();
+  const bool is_root = op && op->fn == Fn::sqrt;
+  if (is_root) value = without_views(value.def->inputs[0]), op = value.def->as<Elementwise>();
+  if (!op || (op->fn != Fn::max && op->fn != Fn::add)) return HUGE_VAL;
+  for (const Value& input : value.def->inputs) {
+    auto number = input.dtype() == DType::f32 ? splat_of(input) : std::nullopt;
+    if (number && *number > 0) return is_root ? std::sqrt(*number) : *number;
+  }
+  return HUGE_VAL;
+}
+
+/// True if the type turns the least value into 0, or its reciprocal into an infinity.
+bool OverflowingValues::depends_on_least(const Instruction& i) const {
   const auto* op = i.as<Elementwise>();
-  return op && (op->fn == Fn::max || op->fn == Fn::add) && std::ranges::any_of(i.inputs, [&](const Value& input) {
-           auto number = input.dtype() == DType::f32 ? splat_of(input) : std::nullopt;
-           return number && *number > 0 && *number <= vanishing_;
-         });
+  if (!op || i.types[0].shape.dtype != DType::f32) return false;
+  switch (op->fn) {
+    case Fn::max:
+    case Fn::add: return least_of({const_cast<Instruction*>(&i), 0}) <= vanishing_;
+    case Fn::reciprocal: return overflows(1 / least_of(i.inputs[0]));
+    case Fn::rsqrt: return overflows(1 / std::sqrt(least_of(i.inputs[0])));
+    case Fn::div: {
+      auto number = splat_of(i.inputs[0]);
+      return number && overflows(*number / least_of(i.inputs[1]));
+    }
+    default: return false;
+  }
 }
 
 bool OverflowingValues::is_passed_on(const Instruction& i, size_t operand) {
@@ -76,7 +103,7 @@ bool OverflowingValues::is_passed_on(const Instruction& i, size_t operand) {
 
 void OverflowingValues::add(const Module& module) {
   for (const Instruction& i : module) {
-    bool may_overflow = keeps_from_zero(i);
+    bool may_overflow = depends_on_least(i);
     for (size_t at = 0; at < i.inputs.size(); ++at) {
       bool is_f32 = i.inputs[at].type().is_tensor() && i.inputs[at].dtype() == DType::f32;
       may_overflow |= is_f32 && is_passed_on(i, at) && is_source(i.inputs[at]);

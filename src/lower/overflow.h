@@ -9,7 +9,8 @@ namespace weft {
 /// The f32 values that a 16-bit type would turn into infinities, or into zeros where a small number keeps them from 0.
 /// They come from constants, such as the lowest f32 in a mask or 1e-12 below a norm, and pass through operators that
 /// add, scale, pick or move elements, up to a softmax, a product or a division. As -infinity, the values would make the
-/// softmax of a fully masked row NaN; as 0, a vector of zeros divided by its norm.
+/// softmax of a fully masked row NaN; as 0, a vector of zeros divided by its norm. The reciprocal of 1e-12 or of its
+/// root would be infinite.
 class OverflowingValues {
  public:
   /// `type`: bf16 or f16.
@@ -24,7 +25,7 @@ class OverflowingValues {
 
  private:
   bool is_source(Value value);
-  bool keeps_from_zero(const Instruction& i) const;
+  bool depends_on_least(const Instruction& i) const;
   bool is_passed_on(const Instruction& i, size_t operand);
 
   double largest_, vanishing_;  ///< the type's largest number; the largest one that becomes 0

@@ -63,9 +63,14 @@ module main {
   %norms = broadcast %root {dims=[2, 3]}
   %unit = div %x, %norms
   %held = max %sum, %smalls
-  return "bounded"=%bounded, "norms"=%norms, "unit"=%unit, "held"=%held
+  %inverse = rsqrt %bounded
+  %one = constant {value=f32[]{1}}
+  %ones = broadcast %one {dims=[2, 1]}
+  %quotient = div %ones, %held
+  %fine = rsqrt %held
+  return "bounded"=%bounded, "norms"=%norms, "unit"=%unit, "held"=%held, "inverse"=%inverse, "quotient"=%quotient, "fine"=%fine
 })weft";
-  CHECK(overflowing_results(text, DType::f16) == std::set<std::string>{"bounded", "norms"});
+  CHECK(overflowing_results(text, DType::f16) == std::set<std::string>{"bounded", "norms", "inverse", "quotient"});
   CHECK(overflowing_results(text, DType::bf16).empty());
 }
 
