@@ -106,14 +106,16 @@ class Grouping {
   }
 
   /// Adds the product of a gate to the region of the last product, if that multiplies the same rows by another part of
-  /// the same matrix.
+  /// the same matrix. With an open number of rows, the kernel for many rows takes whole groups of four columns.
   bool join_gate(Instruction& i) {
     if (!joins_gates_ || !last_dot_ || !i.is<Dot>()) return false;
     Region& last = regions_[last_dot_];
     const Instruction &matrix = *i.inputs[1].def, &other = *last.anchor->inputs[1].def;
     bool are_parts = matrix.is<Slice>() && other.is<Slice>() && matrix.inputs == other.inputs;
     Dim rows = rows_by_matrix(i);
-    bool are_few = rows.as_symbol() || (known_less_equal(1, rows) && known_less_equal(rows, tasks::ring_rows));
+    const Dim& columns = last.dims.empty() ? rows : last.dims.back();
+    bool are_any = rows.as_symbol() && columns.is_constant() && columns.value() % 4 == 0;
+    bool are_few = are_any || (known_less_equal(1, rows) && known_less_equal(rows, tasks::ring_rows));
     if (!are_parts || !are_few || last.siblings.size() > 2 || last.dims != i.types[0].shape.dims ||
         last.anchor->inputs[0] != i.inputs[0])
       return false;

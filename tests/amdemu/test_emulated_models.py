@@ -297,13 +297,32 @@ WINDOWS = {
 }
 
 
+@pytest.mark.parametrize("columns", [130, 131, 132])
+def test_gates_of_open_rows(columns, tmp_path):
+    """Parts of a matrix multiply the same rows, whose number is open, and their columns fill no whole vectors."""
+    g = main_kernels.Graph()
+    x, w = g.input("x", "n", 32), g.input("w", 32, 2 * columns)
+    parts = []
+    for part in range(2):
+        ends = [g.constant(f"{name}{part}", np.array([at])) for name, at in (("from", part * columns), ("to", (part + 1) * columns))]
+        parts.append(g.node("MatMul", x, g.node("Slice", w, *ends, g.constant(f"axis{part}", np.array([1])))))
+    g.output(g.node("Mul", parts[0], g.node("Sigmoid", parts[1])))
+    path = save(g, tmp_path / "gates.onnx")
+    for rows in (3, 64, 70):
+        done, _ = emulated.counted("gfx942", tmp_path, "weft", "verify", path, "--at", f"n={rows}", "--device", "amd:0")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_vector_of_zeros(tmp_path):
-    """A vector of zeros divided by its norm is 0, also where the least norm, 1e-12, is 0 in f16."""
+    """A vector of zeros divided by its norm is 0, also where the least norm, 1e-12, is 0 in f16, or its reciprocal infinite."""
     g = main_kernels.Graph()
     x = g.node("Mul", g.input("x", 2, 8, 64), g.constant("seen", np.float32([1, 1, 0, 1, 1, 1, 1, 1]).reshape(8, 1)))
     norm = g.node("ReduceL2", x, g.constant("last", np.array([2])), keepdims=1)
     unit = g.node("Div", x, g.node("Clip", norm, g.constant("least", np.float32(1e-12))))
     g.output(g.node("MatMul", unit, g.weight("w", 64, 8)))
+    least = g.node("Max", g.node("ReduceSumSquare", x, g.constant("rows", np.array([2])), keepdims=1), g.constant("square", np.float32(1e-12)))
+    inverse = g.node("Reciprocal", g.node("Sqrt", least))
+    g.output(g.node("MatMul", g.node("Mul", x, inverse), g.weight("w2", 64, 8)))
     path = save(g, tmp_path / "unit.onnx")
     for precision in ("f32", "f16", "bf16"):
         done, _ = emulated.counted("gfx942", tmp_path, "weft", "verify", path, "--device", "amd:0", "--precision", precision)

@@ -330,6 +330,7 @@ std::vector<RowsKernel> side_by_side(Lowering& lowering, const GpuProduct& p, in
   }
   add(5, p, tasks::ring_rows);
   const int each = count == 2 ? 4 : 2;  // columns of a matrix in a call of the epilogue
+  check(p.n.is_constant() && p.n.value() % each == 0, "open numbers of rows have whole groups of columns");
   GpuProduct all = p;
   all.n = floordiv(p.n, each) * Dim(tasks::gemm_lanes), all.direct = tiled;
   TileChoice chosen = choose_tile(lowering, all);
