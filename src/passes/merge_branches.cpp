@@ -68,9 +68,10 @@ std::vector<Term> addends(Value sum) {
 const Convolution* convolution_of(const Term& term) {
   const auto* op = term.base.def->as<Convolution>();
   auto is_number = [](const Dim& dim) { return dim.is_constant(); };
-  bool fits = op && !op->transposed && op->layout == Layout::channels_first && is_read_once(term.base) &&
-              is_weight(term.base.def->inputs[1]) && std::ranges::all_of(op->pads_begin, is_number) &&
-              is_float(op->type) && term.base.dtype() == term.base.def->inputs[1].dtype();
+  const std::vector<Value>& inputs = term.base.def->inputs;
+  bool fits = op && inputs.size() == 2 && !op->transposed && op->layout == Layout::channels_first &&
+              is_read_once(term.base) && is_weight(inputs[1]) && std::ranges::all_of(op->pads_begin, is_number) &&
+              is_float(op->type) && term.base.dtype() == inputs[1].dtype();
   return fits ? op : nullptr;
 }
 
