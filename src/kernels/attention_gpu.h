@@ -115,13 +115,13 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
     });
     const int wave_row = thread_id() / wave_size * 16;
     AttentionWave<T, D, Keys> state;
-    i64 head[Core::row_slots], query[Core::row_slots];
+    i32 head[Core::row_slots], query[Core::row_slots];  // RDNA 3 has eight slots, which in 64 bits would spill
     KeyRange mine[Core::row_slots];
     WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
       const i64 row = least(first + wave_row + Core::row(i), all_rows - 1);
       const int at = Core::slot(i);
-      head[at] = head_of(row), query[at] = row % z.queries;
-      mine[at] = keys_of(batch, head[at], query[at]);
+      head[at] = i32(head_of(row)), query[at] = i32(row % z.queries);
+      mine[at] = keys_of(batch, i64(head[at]), i64(query[at]));
     }
     // The end of the keys that the block's rows see. Ends rise with the query, so the last row of each head decides.
     i64 last_key = 0;
@@ -152,7 +152,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
           const int at = Core::slot(i);
           const i64 column = key + j * 16 + Core::col(i);
           const bool seen = column >= mine[at].begin && column < mine[at].end && column < z.keys;
-          s[j].v[i] = seen ? score(batch, head[at], query[at], column, s[j].v[i], Full{}) : -__builtin_inff();
+          s[j].v[i] = seen ? score(batch, i64(head[at]), i64(query[at]), column, s[j].v[i], Full{}) : -__builtin_inff();
         }
       }
       state.rescale(s);
@@ -174,7 +174,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       const int at = Core::slot(i);
       if (added[at]) continue;
       added[at] = true;
-      const f32 sink = keys_of(batch, head[at], query[at]).sink;
+      const f32 sink = keys_of(batch, i64(head[at]), i64(query[at])).sink;
       if (sink != -__builtin_inff()) state.sum[at] += exp(sink - state.top[at]);
     }
     WEFT_UNROLL for (int j = 0; j < D / 16; j++) {
@@ -183,7 +183,8 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
         const int at = Core::slot(i);
         if (first + wave_row + Core::row(i) >= all_rows || col >= z.dv) continue;
         const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
-        store(batch, head[at], query[at], col, state.sum[at] == 0 ? none : state.out[j].v[i] / state.sum[at], Full{});
+        const f32 result = state.sum[at] == 0 ? none : state.out[j].v[i] / state.sum[at];
+        store(batch, i64(head[at]), i64(query[at]), col, result, Full{});
       }
     }
   });
