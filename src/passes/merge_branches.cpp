@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 /// A term of a sum, `whole` = (base + bias) * scale, where bias and scale (null: none) have a number for each channel.
-struct Term {
+struct Addend {
   Value whole, base, bias, scale;
 };
 
@@ -44,28 +44,28 @@ std::pair<Value, Value> without(Fn fn, Value x) {
   return {x, {}};
 }
 
-Term term_of(Value x) {
+Addend addend_of(Value x) {
   auto [sum, scale] = without(Fn::mul, x);
   auto [base, bias] = without(Fn::add, sum);
   return {x, base, bias, scale};
 }
 
 /// Returns the terms of a sum, and of the sums among them that nothing else reads, in order.
-std::vector<Term> addends(Value sum) {
-  std::vector<Term> terms;
+std::vector<Addend> addends(Value sum) {
+  std::vector<Addend> terms;
   std::vector<Value> open{sum};
   while (!open.empty()) {
     Value x = open.back();
     open.pop_back();
     Instruction* inner = x == sum || is_read_once(x) ? as_fn(x, Fn::add) : nullptr;
     if (inner) open.insert(open.end(), inner->inputs.rbegin(), inner->inputs.rend());
-    else terms.push_back(term_of(x));
+    else terms.push_back(addend_of(x));
   }
   return terms;
 }
 
 /// Returns the convolution with constant weights and paddings that only this term reads, or null.
-const Convolution* convolution_of(const Term& term) {
+const Convolution* convolution_of(const Addend& term) {
   const auto* op = term.base.def->as<Convolution>();
   auto is_number = [](const Dim& dim) { return dim.is_constant(); };
   const std::vector<Value>& inputs = term.base.def->inputs;
@@ -123,7 +123,7 @@ struct Merged {
   void add_bias(Module& module, Value column) { bias = bias ? apply(module, Fn::add, {bias, column}) : column; }
 
   /// Adds a term's weights and bias, and returns true, if the term fits.
-  bool take(Module& module, const Term& term) {
+  bool take(Module& module, const Addend& term) {
     const Convolution* other = convolution_of(term);
     const bool is_copy = term.base == x;
     Dims no_pads(like.rank() - 2, 0);
@@ -154,14 +154,14 @@ struct Merged {
 };
 
 /// Returns the convolution of the sum with the largest kernel, if another one reads the same value.
-Merged largest(const std::vector<Term>& terms) {
+Merged largest(const std::vector<Addend>& terms) {
   Merged found;
   int64_t most = 0;
-  for (const Term& term : terms) {
+  for (const Addend& term : terms) {
     const Convolution* op = convolution_of(term);
     if (!op) continue;
     Value x = term.base.def->inputs[0], weights = term.base.def->inputs[1];
-    auto reads_x = [&](const Term& t) { return convolution_of(t) && t.base.def->inputs[0] == x; };
+    auto reads_x = [&](const Addend& t) { return convolution_of(t) && t.base.def->inputs[0] == x; };
     const int64_t size = product(weights.dims()).value();
     if (std::ranges::count_if(terms, reads_x) < 2 || size <= most) continue;
     found = {.op = op, .x = x, .like = weights}, most = size;
@@ -174,10 +174,10 @@ std::optional<Value> merged_sum(Module& module, Instruction& i) {
   Value sum = i.result();
   auto is_inner = [&](const Instruction* user) { return as_fn({const_cast<Instruction*>(user), 0}, Fn::add); };
   if (!as_fn(sum, Fn::add) || (is_read_once(sum) && is_inner(i.users[0]))) return std::nullopt;
-  std::vector<Term> terms = addends(sum), rest;
+  std::vector<Addend> terms = addends(sum), rest;
   Merged merged = largest(terms);
   if (!merged.op) return std::nullopt;
-  for (const Term& term : terms) {
+  for (const Addend& term : terms) {
     if (merged.take(module, term)) continue;
     if (Value bias = by_channel(term.whole)) merged.add_bias(module, as_column(module, bias, sum.rank() - 1));
     else rest.push_back(term);
@@ -185,7 +185,7 @@ std::optional<Value> merged_sum(Module& module, Instruction& i) {
   if (merged.convolutions < 2) return std::nullopt;
   Value result = module.append(*merged.op, {merged.x, merged.weights});
   if (merged.bias) result = apply(module, Fn::add, {result, merged.bias});
-  for (const Term& term : rest) result = apply(module, Fn::add, {result, term.whole});
+  for (const Addend& term : rest) result = apply(module, Fn::add, {result, term.whole});
   return result;
 }
 
