@@ -16,14 +16,15 @@ struct Divided {
   Fn fn;            ///< div, or mul by the reciprocal
 };
 
-Value behind_views(Value value) {
+/// Returns the value before the views and slices of a value.
+Value origin_of(Value value) {
   while (is_view(*value.def) || value.def->is<Slice>()) value = value.def->inputs[0];
   return value;
 }
 
 bool is_product(Value value) {
-  Value x = behind_views(value);
-  if (Instruction* sum = as_fn(x, Fn::add)) x = behind_views(sum->inputs[splat_number(sum->inputs[0]) ? 1 : 0]);
+  Value x = origin_of(value);
+  if (Instruction* sum = as_fn(x, Fn::add)) x = origin_of(sum->inputs[splat_number(sum->inputs[0]) ? 1 : 0]);
   return x.def->is<Dot>() || x.def->is<Convolution>();
 }
 
@@ -37,11 +38,11 @@ Value without_number(Value value, Fn fn) {
 
 /// True if `value` is the length of x along an axis, or its reciprocal, perhaps with a bound or a small addend.
 bool is_length(Value value, Value x, int64_t axis, Fn fn) {
-  Value length = behind_views(value);
-  if (fn == Fn::div) length = behind_views(without_number(length, Fn::max));
+  Value length = origin_of(value);
+  if (fn == Fn::div) length = origin_of(without_number(length, Fn::max));
   Instruction* root = as_fn(length, fn == Fn::div ? Fn::sqrt : Fn::rsqrt);
   if (!root) return false;
-  Value sum = behind_views(without_number(without_number(behind_views(root->inputs[0]), Fn::add), Fn::max));
+  Value sum = origin_of(without_number(without_number(origin_of(root->inputs[0]), Fn::add), Fn::max));
   const auto* op = sum.def->as<Reduce>();
   Instruction* square = op ? as_fn(sum.def->inputs[0], Fn::mul) : nullptr;
   return square && op->fn == ReduceFn::sum && op->axes == std::vector{axis} && square->inputs[0] == x &&

@@ -18,7 +18,7 @@ struct Addend {
 
 bool is_read_once(Value x) { return x.def->users.size() == 1 && !x.def->parent->is_result(x); }
 
-bool is_weight(Value x) {
+bool is_constant_kernel(Value x) {
   while (x.def->is<Transpose>() || x.def->is<Reshape>()) x = x.def->inputs[0];
   return x.def->is<Constant>();
 }
@@ -70,7 +70,7 @@ const Convolution* convolution_of(const Addend& term) {
   auto is_number = [](const Dim& dim) { return dim.is_constant(); };
   const std::vector<Value>& inputs = term.base.def->inputs;
   bool fits = op && inputs.size() == 2 && !op->transposed && op->layout == Layout::channels_first &&
-              is_read_once(term.base) && is_weight(inputs[1]) && std::ranges::all_of(op->pads_begin, is_number) &&
+              is_read_once(term.base) && is_constant_kernel(inputs[1]) && std::ranges::all_of(op->pads_begin, is_number) &&
               is_float(op->type) && term.base.dtype() == inputs[1].dtype();
   return fits ? op : nullptr;
 }
