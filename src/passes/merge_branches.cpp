@@ -70,8 +70,9 @@ const Convolution* convolution_of(const Addend& term) {
   auto is_number = [](const Dim& dim) { return dim.is_constant(); };
   const std::vector<Value>& inputs = term.base.def->inputs;
   bool fits = op && inputs.size() == 2 && !op->transposed && op->layout == Layout::channels_first &&
-              is_read_once(term.base) && is_constant_kernel(inputs[1]) && std::ranges::all_of(op->pads_begin, is_number) &&
-              is_float(op->type) && term.base.dtype() == inputs[1].dtype();
+              is_read_once(term.base) && is_constant_kernel(inputs[1]) &&
+              std::ranges::all_of(op->pads_begin, is_number) && is_float(op->type) &&
+              term.base.dtype() == inputs[1].dtype();
   return fits ? op : nullptr;
 }
 
