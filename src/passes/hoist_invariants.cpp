@@ -307,6 +307,7 @@ class LoopHoist {
 
   /// Moves parameters to the start of the body in order, as the text form requires.
   void order_parameters() {
+    if (body_.size() == 0) return;
     Instruction* place = &*body_.begin();
     for (Value parameter : body_.parameters()) {
       if (parameter.def == place) place = place->next;
