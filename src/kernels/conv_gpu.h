@@ -133,9 +133,6 @@ struct ConvRows {
 };
 
 #ifdef WEFT_WARP_GROUPS
-/// The most taps of ConvPieces: a bit for each.
-inline constexpr int most_piece_taps = 32;
-
 /// The input of a convolution that is not transposed, for a ring of k steps of 128 bytes (gemm_wgmma.h): first the same
 /// channels of all taps, then the next channels. So all taps of a large image read its lines while they are in the L2
 /// cache. A row knows which of its taps are inside the image, and shared memory holds the distances of taps: a copy
@@ -231,7 +228,7 @@ WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL
   const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
 #ifdef WEFT_WARP_GROUPS
   if constexpr (Order == ConvWalk::pieces) {
-    alignas(16) WEFT_SHARED i64 distances[most_piece_taps];
+    alignas(16) WEFT_SHARED i64 distances[tasks::most_piece_taps];
     const ConvPieces<T> pieces{s, x, (Shared<i64>)distances, u32(s.taps())};
     pieces.begin();
     gemm_gpu<T, tile, Lanes>(launch, sizes, pieces, WeightPieces<T>{pieces, w}, store);

@@ -78,6 +78,9 @@ constexpr int attention_group_bytes(int d, int groups, int split) {
 
 /// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
+/// The most taps of ConvPieces (conv_gpu.h), a bit for each; the pixels that a thread of ImageWalk (image_parts.h) loads
+/// at once.
+inline constexpr int most_piece_taps = 32, image_pixels_ahead = 4;
 /// For gemv_mma.h: the most rows that it multiplies at once, the columns of weights of a task, and the bytes of a
 /// column in a step of a wave.
 inline constexpr int ring_rows = 8, ring_columns = 16, ring_row_bytes = 128;

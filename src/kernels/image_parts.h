@@ -13,8 +13,8 @@ namespace weft::kernel {
 template <class Acc, int N, int Groups, int Channels, int Threads>
 struct ImageWalk {
   using V = Vec<Acc, N>;
-  static constexpr int all = Groups * Channels, pieces = all / N, rows = Threads / pieces, ahead = 4,
-                       step = rows * ahead;
+  static constexpr int all = Groups * Channels, pieces = all / N, rows = Threads / pieces,
+                       ahead = tasks::image_pixels_ahead, step = rows * ahead;
   static_assert(all % N == 0 && pieces <= Threads);
   const int row = thread_id() / pieces, col = thread_id() % pieces * N;
   i64 begin, end;  ///< the pixels of the part

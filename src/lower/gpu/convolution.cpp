@@ -201,11 +201,10 @@ bool takes_pixels(const GpuConvolution& c) {
 
 /// Returns how the threads of a block advance along k: the name of a ConvWalk.
 std::string_view walk_of(const GpuConvolution& c, const BlockTile& tile) {
-  constexpr int most_piece_taps = 32;  // a bit for each
   if (takes_pixels(c)) return "pixels";
-  int64_t channels = c.w.channels_in.constant().value_or(0), taps = c.w.taps().constant().value_or(most_piece_taps + 1);
-  if (takes_direct(c) && tile.groups && taps <= most_piece_taps && channels > 0 && channels % tile.depth == 0)
-    return "pieces";
+  int64_t channels = c.w.channels_in.constant().value_or(0), most = tasks::most_piece_taps,
+          taps = c.w.taps().constant().value_or(most + 1);
+  if (takes_direct(c) && tile.groups && taps <= most && channels > 0 && channels % tile.depth == 0) return "pieces";
   return tile.groups && channels >= tile.depth ? "taps" : "any";
 }
 

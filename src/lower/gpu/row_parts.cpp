@@ -34,10 +34,9 @@ struct ImageBlock {
 };
 /// Returns the block for images [batch, pixels, groups, channels], of which a thread loads `lanes` channels at once.
 ImageBlock image_block(const Dims& image, int lanes) {
-  constexpr int64_t ahead = 4;
   int64_t pieces = image[2].value() * image[3].value() / lanes;
   int block_threads = pieces <= threads ? threads : 2 * threads;
-  return {block_threads, block_threads / pieces * ahead};
+  return {block_threads, block_threads / pieces * tasks::image_pixels_ahead};
 }
 
 /// Returns the elements that a thread loads at once.
