@@ -5,7 +5,8 @@
 /// all positions of these copied lines, including those past the ends of output lines, so that the rows of a tap are at
 /// equal distances. Results past the ends are not stored.
 ///
-/// With a stride, line l is in plane l mod stride, so that the lines that a tap reads are neighbours.
+/// With a stride, line l is in plane l mod stride, so that the lines that a tap reads are neighbours. If the kernel is one
+/// pixel wide, only the pixels that it reads are copied.
 ///
 /// The taps of a line of the kernel and their channels are one run of k, so that few channels fill tiles too. The run
 /// is padded to whole tiles with zeros of B. These zeros multiply the pixels after the run. If one of these pixels is
@@ -17,7 +18,9 @@ namespace weft::kernel {
 
 /// How conv_padded cuts its work: a task is `lines` output lines of one image by `nc` channels of one group.
 struct PaddedBlocks {
-  i64 grid;   ///< positions of a line, which has `grid` * stride pixels in scratch
+  i64 grid;   ///< positions of a line, which has `grid` * `step` pixels in scratch
+  i64 step;   ///< pixels in scratch from one position to the next
+  i64 apart;  ///< pixels in the image from one pixel of scratch to the next
   i64 lines;  ///< output lines of a block
   i64 plane;  ///< lines of a plane in scratch
   i64 runs;   ///< runs of k: one for each line of the kernel, or for each tap if dilated along the width
@@ -32,6 +35,7 @@ constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
   const i64 high = s.stride[1], wide = s.stride[2], together = s.dilation[2] == 1 ? s.kernel[2] : 1;
   b.runs = s.taps() / tasks::at_least(together, 1);
   b.units = tasks::patch_units(tile, together * s.channels_in, Mac::group);
+  b.apart = s.kernel[2] == 1 ? wide : 1, b.step = wide / b.apart;
   b.grid = s.out[2] + (s.kernel[2] - 1) * s.dilation[2] / wide;
   b.lines =
       tasks::clamp(tasks::block_rows(tasks::amx_tile) / tasks::at_least(b.grid, 1), 1, tasks::at_least(s.out[1], 1));
@@ -52,7 +56,7 @@ inline constexpr i64 padded_room = 2 * 64 / i64(sizeof(X));
 /// Returns the offset in scratch, in elements, of an image line; line 0 is the first line that a block reads.
 template <class X>
 constexpr i64 padded_line(const ConvSizes& s, const PaddedBlocks& b, i64 line) {
-  const i64 elements = b.grid * s.stride[2] * s.channels_in;
+  const i64 elements = b.grid * b.step * s.channels_in;
   return line % s.stride[1] * (padded_room<X> + b.plane * elements) + line / s.stride[1] * elements;
 }
 
@@ -62,8 +66,8 @@ template <class Mac, GemmTile tile>
 constexpr i64 padded_scratch(const ConvSizes& s) {
   using X = typename Mac::Direct;
   const PaddedBlocks b = padded_blocks<Mac, tile>(s);
-  const i64 elements = padded_line<X>(s, b, s.stride[1] - 1) + b.plane * b.grid * s.stride[2] * s.channels_in;
-  const i64 beyond = 2 * tile.mr * s.stride[2] * s.channels_in + padded_room<X>;
+  const i64 elements = padded_line<X>(s, b, s.stride[1] - 1) + b.plane * b.grid * b.step * s.channels_in;
+  const i64 beyond = 2 * tile.mr * b.step * s.channels_in + padded_room<X>;
   return tasks::round_up(b.runs * 8, 64) + (elements + beyond) * i64(sizeof(X));
 }
 
@@ -72,9 +76,11 @@ constexpr i64 padded_scratch(const ConvSizes& s) {
 template <class X>
 WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image, i64 first, const X* x, X outside,
                            X* to) {
-  const i64 high = s.stride[1], reach = (s.kernel[1] - 1) * s.dilation[1], pixels = b.grid * s.stride[2];
+  const i64 high = s.stride[1], reach = (s.kernel[1] - 1) * s.dilation[1], pixels = b.grid * b.step;
   const i64 lines = (least(b.lines, s.out[1] - first) - 1) * high + reach + 1;
-  const i64 left = least(s.pad[2], pixels), inside = least(s.in[2], pixels - left);
+  const i64 left = tasks::clamp(tasks::ceil_div(s.pad[2], b.apart), 0, pixels),
+            first_column = left * b.apart - s.pad[2];
+  const i64 inside = tasks::clamp(tasks::ceil_div(s.in[2] - first_column, b.apart), 0, pixels - left);
   WEFT_NO_UNROLL for (i64 l = 0; l < lines; ++l) {
     if (s.dilation[1] == 1 && l % high >= s.kernel[1]) continue;  // a line between two windows is not read
     const i64 h = first * high - s.pad[1] + l;
@@ -83,11 +89,12 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
       set_row(line, outside, pixels * s.channels_in + padded_room<X> / 2);
       continue;
     }
-    const X* from = x + pixel_offset(s, image, 0, h, 0);
+    const X* from = x + pixel_offset(s, image, 0, h, first_column);
     X* at = line + left * s.channels_in;
     set_row(line, outside, left * s.channels_in);
-    if (s.pixel == s.channels_in) copy_row(at, from, inside * s.channels_in);
-    else copy_rows(at, s.channels_in, from, s.pixel, inside, s.channels_in);
+    const i64 pixel = b.apart * s.pixel;
+    if (pixel == s.channels_in) copy_row(at, from, inside * s.channels_in);
+    else copy_rows(at, s.channels_in, from, pixel, inside, s.channels_in);
     set_row(at + inside * s.channels_in, outside, (pixels - left - inside) * s.channels_in + padded_room<X> / 2);
   }
 }
@@ -124,7 +131,7 @@ WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, co
   const auto b = padded_blocks<Mac, tile>(s);
   const i64 panel_units = b.runs * b.units;
   const i64 group_size = tasks::round_up(s.channels_out, tile.nr()) * panel_units * Mac::group;
-  const i64 row_stride = s.stride[2] * s.channels_in / Mac::group;
+  const i64 row_stride = b.step * s.channels_in / Mac::group;
   const Unit** table = static_cast<const Unit**>(launch.args->scratch);
   X* lines = reinterpret_cast<X*>(static_cast<char*>(launch.args->scratch) + tasks::round_up(b.runs * 8, 64));
   fill_run_pointers(s, b, lines, table);
