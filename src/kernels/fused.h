@@ -155,7 +155,7 @@ WEFT_INLINE Vec<f32, 16> largest_rest(V x) {
 template <class V, class I>
 WEFT_INLINE bool in_doubt(V x, [[maybe_unused]] I v, V width) {
 #if defined(__AVX512DQ__)
-  if constexpr (lanes_of<V> >= 16) return any(largest_rest(x) + Vec<f32, 16>(width[0]) >= Vec<f32, 16>(0.5f));
+  if constexpr (lanes_of<V> >= 16) return any(largest_rest(x) >= Vec<f32, 16>(0.5f) - Vec<f32, 16>(width[0]));
   else
 #endif
     return any(v ^ small_integers(x + width));
