@@ -80,7 +80,8 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
   const i64 lines = (least(b.lines, s.out[1] - first) - 1) * high + reach + 1;
   const i64 left = tasks::clamp(tasks::ceil_div(s.pad[2], b.apart), 0, pixels),
             first_column = left * b.apart - s.pad[2];
-  const i64 inside = tasks::clamp(tasks::ceil_div(s.in[2] - first_column, b.apart), 0, pixels - left);
+  const i64 pixel = b.apart * s.pixel,
+            inside = tasks::clamp(tasks::ceil_div(s.in[2] - first_column, b.apart), 0, pixels - left);
   WEFT_NO_UNROLL for (i64 l = 0; l < lines; ++l) {
     if (s.dilation[1] == 1 && l % high >= s.kernel[1]) continue;  // a line between two windows is not read
     const i64 h = first * high - s.pad[1] + l;
@@ -92,7 +93,6 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
     const X* from = x + pixel_offset(s, image, 0, h, first_column);
     X* at = line + left * s.channels_in;
     set_row(line, outside, left * s.channels_in);
-    const i64 pixel = b.apart * s.pixel;
     if (pixel == s.channels_in) copy_row(at, from, inside * s.channels_in);
     else copy_rows(at, s.channels_in, from, pixel, inside, s.channels_in);
     set_row(at + inside * s.channels_in, outside, (pixels - left - inside) * s.channels_in + padded_room<X> / 2);

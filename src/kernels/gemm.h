@@ -285,7 +285,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
         }
         if (is_thin && col + (thin_panels - 1) * tile.nr() < end) {
           next = col + thin_panels * tile.nr();
-          if constexpr (tile.amx) waiting.take_all();  // their sums are overwritten now
+          if constexpr (tile.amx) waiting.take_all();  // thin() overwrites the sums that wait
           Micro<Mac, tile>::thin(rows.at[0] + step.offset, length, panel, block.panel_units * tile.nr() * Mac::group,
                                  acc, step.first, row_terms);
         } else {
