@@ -115,6 +115,7 @@ template <class Mac>
 struct PaddedRows {
   const typename Mac::Unit* const* at;
   i64 stride, first;
+  static constexpr bool at_equal_distances = true;
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };

@@ -4,6 +4,7 @@
 /// (fn::op_add, fn::op_exp ... from ops/elementwise.def), the IR's conversions, and access along a strided axis.
 #include "device.h"
 #include "math.h"
+#include "rounding.h"
 #include "vec.h"
 
 /// WEFT_PLAN(name) { out[0] = tasks; out[1] = scratch bytes of a thread; } defines a function by which the host learns
@@ -18,11 +19,6 @@
 #endif
 
 namespace weft::kernel {
-
-template <class T>
-inline constexpr bool is_real = is_same<T, f16> || is_same<T, f32> || is_same<T, f64>;
-template <class T>
-inline constexpr bool is_signed = !is_real<T> && T(-1) < T(0);
 
 /// The elementwise operators: fn::op_add(x, y), fn::op_exp(x) ... generated from elementwise.def. A result has the type
 /// of the last operand, or is a stored boolean.
@@ -46,12 +42,6 @@ WEFT_INLINE auto gives_logic(M mask) {
 #undef ELEMENTWISE
 
 }  // namespace fn
-
-/// The lowest value of I, and the highest value plus 1, for saturating conversions.
-template <class I>
-inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 - 1)) : 0;
-template <class I>
-inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
 
 /// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; integers wrap;
 /// 8-bit floats saturate. cast_to_bool converts to booleans.
@@ -105,91 +95,6 @@ WEFT_INLINE Vec<f32, lanes_of<V>> cast_to_f4(V v) {
 template <class V>
 WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
-}
-
-/// Quantises: returns the nearest integers (halves to even), clamped to [low, high], a range that fits the type To of
-/// at most 16 bits. x is never NaN.
-template <class To, class V, class I>
-WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
-  const V least = convert<Elem<V>>(low), greatest = convert<Elem<V>>(high);
-  const V within = select(x < greatest, x, greatest), clamped = select(within > least, within, least);
-  return convert<To>(convert<i32>(round_even(clamped)));
-}
-/// Rounds to the nearest integer, halves to even; |x| < 2^31.
-template <class V>
-WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
-  [[maybe_unused]] constexpr int N = lanes_of<V>, bytes = N * int(sizeof(Elem<V>));
-  [[maybe_unused]] constexpr bool wide = is_same<Elem<V>, f64>;
-#if defined(__AVX512F__)
-  if constexpr (bytes == 64 && wide) return __builtin_ia32_cvtpd2dq512_mask(x, Vec<i32, N>{}, 0xff, 4);
-  else if constexpr (bytes == 64) return __builtin_ia32_cvtps2dq512_mask(x, Vec<i32, N>{}, 0xffff, 4);
-  else
-#endif
-#if defined(__AVX__)
-      if constexpr (bytes == 32 && wide)
-    return __builtin_ia32_cvtpd2dq256(x);
-  else if constexpr (bytes == 32) return __builtin_ia32_cvtps2dq256(x);
-  else if constexpr (bytes > 32) return join(small_integers(low_lanes<N / 2>(x)), small_integers(high_lanes<N / 2>(x)));
-  else
-#endif
-    return convert<i32>(round_even(x));
-}
-/// Clamps integers to [low, high].
-template <class To, class I>
-WEFT_INLINE Vec<To, lanes_of<I>> clamped(I v, I low, I high) {
-  return convert<To>(maximum(minimum(v, high), low));
-}
-#if defined(__AVX512DQ__)
-/// Returns the largest x - n of every 16th lane; n is the integer nearest to x.
-template <class V>
-WEFT_INLINE Vec<f32, 16> largest_rest(V x) {
-  if constexpr (lanes_of<V> == 16) return __builtin_ia32_reduceps512_mask(x, 8, x, 0xffff, 4);
-  else {
-    const auto low = largest_rest(x.lo), high = largest_rest(x.hi);
-    return select(low > high, low, high);
-  }
-}
-#endif
-/// True if a lane of x + `width` rounds to another integer than the same lane of x; v is x, rounded. The lanes of
-/// `width` are equal multiples of 2^-24, below 2^-8.
-template <class V, class I>
-WEFT_INLINE bool in_doubt(V x, [[maybe_unused]] I v, V width) {
-#if defined(__AVX512DQ__)
-  if constexpr (lanes_of<V> >= 16) return any(largest_rest(x) >= Vec<f32, 16>(0.5f) - Vec<f32, 16>(width[0]));
-  else
-#endif
-    return any(v ^ small_integers(x + width));
-}
-/// Clamps integers to the range of a byte type.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
-  [[maybe_unused]] constexpr int N = lanes_of<V>;
-#if defined(__AVX512BW__)
-  if constexpr (N == 32 || N == 64) {
-    using Quads = Vec<i32, 16>;
-    const auto words = [](Vec<i32, 32> half) {
-      return __builtin_ia32_packssdw512(Quads(low_lanes<16>(half)), Quads(high_lanes<16>(half)));
-    };
-    const auto pack = [&](auto low, auto high) {
-      if constexpr (is_signed<To>) return __builtin_bit_cast(Quads, __builtin_ia32_packsswb512(low, high));
-      else return __builtin_bit_cast(Quads, __builtin_ia32_packuswb512(low, high));
-    };
-    Quads quads;
-    if constexpr (N == 64) quads = pack(words(v.lo), words(v.hi));
-    else quads = pack(words(v), words(v));
-    // Packing works within 16 bytes at a time: the shuffle puts the bytes in order again.
-    const auto bytes = __builtin_shufflevector(quads, quads, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    if constexpr (N == 64) return __builtin_bit_cast(Vec<To, N>, bytes);
-    else return __builtin_bit_cast(Vec<To, N>, low_lanes<8>(bytes));
-  }
-#endif
-  constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
-  return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
-}
-/// Rounds any x to an integer and clamps it to [low, high]; NaN counts as 0.
-template <class To, class V, class I>
-WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, I low, I high) {
-  return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
 /// A table with an 8-bit element for each value of a byte, for `looked_up`. It stays in memory, to save registers.

@@ -63,6 +63,11 @@ WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i6
                             i64 stride) {
   constexpr int L = tile.lanes, N = tile.nr(), W = N * tile.together;
   const i64 cols = end - col;
+  if (tile.amx && cols == W) {
+    WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, acc += stride)
+        store(batch, row + i, col, load<W>(acc, Full{}), Full{});
+    return;
+  }
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, acc += stride) {
     i64 j = 0;
     WEFT_NO_UNROLL for (; j + W <= cols; j += W) store(batch, row + i, col + j, load<W>(acc + j, Full{}), Full{});
@@ -178,13 +183,18 @@ struct WaitingRows {
     finish(row, rows, col, end, sums, stride);
     row += rows, sums += rows * stride, count -= rows;
   }
-  __attribute__((noinline)) void take_all() { take(count); }
+  /// Takes a copy, so that the compiler can keep the members of a local object in registers.
+  static __attribute__((noinline)) void take_copy(WaitingRows rows) { rows.take(rows.count); }
+  WEFT_INLINE void take_all() {
+    if (count > 0) take_copy(*this);
+    count = 0;
+  }
 };
 /// Runs the inner kernel on AMX. Between its steps, which are as many as in every tile, all waiting rows reach the
 /// epilogue. Reads a copy of `waiting`, which the compiler keeps in registers: stores of bytes cannot change it.
 template <class Mac, GemmTile tile, class Waiting>
 __attribute__((noinline)) static void micro_between(const MicroCall<Mac>& call, int which, i64 cols, Waiting& waiting) {
-#if defined(__AMX_TILE__)
+#ifdef WEFT_AMX
   if (which == 0) {
     Waiting rows = waiting;
     waiting.count = 0;
@@ -221,6 +231,66 @@ WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, c
   WEFT_UNROLL for (int i = 0; i < R; ++i) finish(i, joined<0, NV>(c[i]));
 }
 
+#ifdef WEFT_AMX
+/// Does what multiply_block does, for a single step on AMX of at least 16 rows at equal distances, whose runs are whole
+/// tiles. If the last rows do not fill a tile, the tile begins before them, and only the epilogue leaves out its first
+/// rows: they were stored with the tile before.
+template <class Mac, GemmTile tile, class Pointers, class Finish>
+WEFT_INLINE void multiply_even_rows(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
+                                    const Finish& finish) {
+  using Acc = typename Mac::Acc;
+  using Two = AmxStep<Mac, 2, 2>;
+  using One = AmxStep<Mac, 1, 2>;
+  constexpr int side = tasks::amx_side;
+  constexpr i64 wide = tile.nr(), unit_bytes = wide * Mac::group * sizeof(typename Mac::B);
+  static_assert(tile.mr == 2 * side && wide == 2 * side && tile.together == 1);
+  alignas(64) Acc sums[tile.mr * wide];
+  const AmxTiles<true> tiles;
+  const i64 all_rows = block.rows, cols = block.cols, panel_units = block.panel_units, segments = step.segments,
+            run_steps = step.length / side, offset = step.offset,
+            panels_bytes = ceil_div(cols, wide) * segments * step.length * unit_bytes;
+  const auto* const b = block.b + step.panel_unit * wide * Mac::group;
+  const bool small = panels_bytes <= (block.far ? 16384 : tile.near), fetch = block.far && !small;
+  const i64 group = small ? tasks::round_up(cols, wide) : wide, ahead = all_rows <= tile.few_rows() ? 4096 : tile.ahead;
+  WaitingRows<Acc, Finish> waiting{finish, most(ceil_div(tile.mr, most(segments * run_steps, 1)), 4), wide};
+  WEFT_NO_UNROLL for (i64 col0 = 0; col0 < cols; col0 += group) {
+    const i64 end = least(col0 + group, cols);
+    i64 index = 0;
+    WEFT_NO_UNROLL for (i64 row = 0, count; row < all_rows; row += count, ++index) {
+      const bool two = all_rows - row > side && all_rows >= tile.mr;
+      const i64 tile_rows = two ? tile.mr : side, from = least(row, all_rows - tile_rows);
+      count = least(all_rows - row, tile_rows);
+      const auto rows = pointers(index, from, tile.mr);
+      const u64 stride = static_cast<u64>(rows.stride) * sizeof(typename Mac::Unit);
+      WEFT_NO_UNROLL for (i64 col = col0; col < end; col += wide) {
+        const auto* panel = b + col * panel_units * Mac::group;
+        MicroCall<Mac> call{.ahead = ahead};
+        if (fetch) fetch_ahead<Mac, tile>(block, step, row, index, col, panel, call);
+        const char* units = reinterpret_cast<const char*>(panel);
+        Two::clear(typename Two::Sums());
+        WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s) {
+          const char* a = reinterpret_cast<const char*>(rows.at[s] + rows.first + offset);
+          WEFT_NO_UNROLL for (i64 k = 0; k < run_steps; ++k, a += side * 4, units += side * unit_bytes) {
+            if (two) Two::run({{a, stride}, {a + side * stride, stride}}, units, typename Two::Sums());
+            else One::run({{a, stride}}, units, typename One::Sums());
+            waiting.take(least(waiting.each, waiting.count));
+            WEFT_UNROLL for (int i = 0; i < 2 * side; ++i) {
+              if (call.ahead != 0) __builtin_prefetch(units + call.ahead + i * 64, 0, 3);
+            }
+          }
+        }
+        waiting.take_all();
+        if (two) Two::template move<false>(sums, wide * 4, typename Two::Sums());
+        else One::template move<false>(sums, wide * 4, typename One::Sums());
+        waiting.row = row, waiting.count = count, waiting.sums = sums + (row - from) * wide;
+        waiting.col = col, waiting.end = least(col + wide, cols);
+      }
+    }
+  }
+  waiting.take_all();
+}
+#endif
+
 /// Runs one step for all tiles of a block. `pointers(tile index, row, rows left)` returns the rows of the tile that
 /// begins at `row` (TileRows, TableRows). `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col,
 /// end). `finish_row` is the epilogue of short_tile if sums are short. If the block's part of B is small, it stays in
@@ -231,6 +301,12 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
                                 const Finish& finish, const FinishRow& finish_row = {}) {
   using Acc = typename Mac::Acc;
   using Near = NearPanel<Mac, tile>;
+#ifdef WEFT_AMX
+  if constexpr (tile.amx && tile.nv == 2 && requires { decltype(pointers(0, 0, 0))::at_equal_distances; }) {
+    const bool is_whole = !block.sums && step.first && step.last && step.length % tasks::amx_side == 0;
+    if (is_whole && block.rows >= tasks::amx_side) return multiply_even_rows<Mac, tile>(block, step, pointers, finish);
+  }
+#endif
   constexpr i64 wide = tile.nr() * tile.together;
   alignas(64) Acc tile_sums[tile.mr * wide];
   [[maybe_unused]] const AmxTiles<tile.amx> tiles;
@@ -322,6 +398,7 @@ struct TileRows {
   const typename Mac::Unit* at[tile.mr];
   i64 stride;
   static constexpr i64 first = 0;
+  static constexpr bool at_equal_distances = true;
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };

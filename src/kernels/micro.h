@@ -494,7 +494,7 @@ __attribute__((noinline)) void Micro<Mac, tile>::run_with_next(const MicroCall<M
 
 template <class Mac, GemmTile tile>
 __attribute__((noinline)) void Micro<Mac, tile>::run(const MicroCall<Mac>& call, int which, i64 cols) {
-#if defined(__AMX_TILE__)
+#ifdef WEFT_AMX
   if constexpr (tile.amx) {
     auto* tiles = &micro_amx<Mac, tile, tile.mr, MicroCall<Mac>>;
     if constexpr (tile.rows2 > 0) tiles = which == 0 ? tiles : &micro_amx<Mac, tile, tile.rows2, MicroCall<Mac>>;

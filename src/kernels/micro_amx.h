@@ -6,6 +6,10 @@
 #include "tasks.h"
 #include "vec.h"
 
+#if defined(__AMX_TILE__) || defined(WEFT_SOFTWARE_AMX)
+#define WEFT_AMX
+#endif
+
 namespace weft::kernel {
 
 /// Configures the tile registers during its lifetime. Its destructor releases them, so that thread switches need not
@@ -13,7 +17,7 @@ namespace weft::kernel {
 template <bool>
 struct AmxTiles {};
 
-#if defined(__AMX_TILE__)
+#ifdef WEFT_AMX
 using tasks::amx_side;
 using tasks::GemmTile;
 

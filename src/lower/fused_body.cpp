@@ -255,38 +255,49 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes code that rounds the operand of `i`, a Nearest for which is_small is true. The code rounds the guess or, if a
-/// lane is in doubt, the exact operand, which a cold function computes.
-std::string FusedBody::small_integers(const Instruction& i) {
+/// Writes the function that rounds the exact operand of `i`; returns its name.
+std::string FusedBody::exact_rounding(const Instruction& i) {
   std::string name = fresh();
-  if (!is_guessed(i)) {
-    kernel_.line("  const auto ", name, " = small_integers(", variable(i.inputs[0]), ");");
-    return name;
-  }
-  std::string guess = variable(i.inputs[3]), width = variable(i.inputs[4]);
-  kernel_.line("  auto ", name, " = small_integers(", guess, ");");
-  kernel_.line("  if (in_doubt(", guess, ", ", name, ", ", width, ")) ", name, " = [=]() WEFT_COLD {");
+  kernel_.line("  const auto ", name, " = [=]() WEFT_COLD {");
   auto known = variables_;
   emit_late(i.inputs[0]);
   kernel_.line("  return small_integers(", variable(i.inputs[0]), ");");
-  kernel_.line("  }();");
+  kernel_.line("  };");
   variables_ = std::move(known);
   return name;
 }
 
+/// True if all readers convert the result of a Nearest to floats.
+static bool is_read_as_float(const Instruction& nearest) {
+  return std::ranges::all_of(nearest.users, [](const Instruction* user) {
+    const auto* op = user->as<Convert>();
+    return op && (op->to == DType::f32 || op->to == DType::f64);
+  });
+}
+
 /// Emits code that rounds and clamps. Small numbers become bytes (see whole_bytes) or 32-bit integers, because most
-/// readers convert the results back to floats.
+/// readers convert the results back to floats. If a number has a guess, the code rounds the guess or, if a lane is in
+/// doubt, the exact operand, which a cold function computes.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;
-  auto limits = [&] { return cat(", ", variable(i.inputs[1]), ", ", variable(i.inputs[2]), ")"); };
+  auto limits = [&] { return cat(", ", variable(i.inputs[1]), ", ", variable(i.inputs[2])); };
+  bool guessed = is_small(i) && is_guessed(i);
+  auto guess = [&] { return cat("(", variable(i.inputs[3]), ", ", variable(i.inputs[4])); };
   if (auto bytes = whole_bytes(i)) {
-    text = cat("saturated<", kernel_type(result = *bytes), ">(", small_integers(i), ")");
+    text = guessed ? cat("doubts.rounded", guess(), ", ", exact_rounding(i), ")")
+                   : cat("small_integers(", variable(i.inputs[0]), ")");
+    text = cat("saturated<", kernel_type(result = *bytes), ">(", text, ")");
+  } else if (guessed) {
+    result = is_read_as_float(i) ? DType::f32 : DType::i32;
+    text = cat("doubts.bounded", result == DType::f32 ? "_real" : "", guess(), limits(), ", ", exact_rounding(i), ")");
   } else if (is_small(i)) {
-    text = cat("clamped<", kernel_type(result = DType::i32), ">(", small_integers(i), limits());
+    text = cat("clamped<", kernel_type(result = DType::i32), ">(small_integers(", variable(i.inputs[0]), ")", limits(),
+               ")");
   } else {
     bool is_number = i.inputs[0].dtype() == DType::f64 && std::isfinite(interval_of(i.inputs[0]).size());
-    text = cat(is_number ? "nearest_number<" : "nearest<", kernel_type(result), ">(", variable(i.inputs[0]), limits());
+    text = cat(is_number ? "nearest_number<" : "nearest<", kernel_type(result), ">(", variable(i.inputs[0]), limits(),
+               ")");
   }
   std::string name = fresh();
   kernel_.name_part("round");
@@ -380,8 +391,20 @@ void FusedBody::emit() {
     for (const Access& access : loads_) variable(access.value);
     kernel_.line(iteration_.after_loads);
   }
+  auto is_guess = [](const Instruction* i) { return i->is<Nearest>() && is_small(*i) && is_guessed(*i); };
+  bool has_guess = std::ranges::any_of(instructions_, is_guess);
+  bool together = has_guess && iteration_.loads_early && stores_.size() == 1 && iteration_.after_loads.empty();
+  if (together) kernel_.line("  const auto values = [=]([[maybe_unused]] auto& doubts) WEFT_LAMBDA {");
+  else if (has_guess) kernel_.line("  Exactly doubts;");
   for (const Instruction* i : instructions_) {
     if (!late_.contains(i)) emit(*i);
+  }
+  if (together) {
+    Value value = stores_[0].value;
+    kernel_.line("  return ", variable(value), ";");
+    kernel_.line("  };");
+    kernel_.line("  const auto result = without_doubts<W>(values);");
+    variables_.at({value.def, value.index}).name = "result";
   }
   for (const Access& access : stores_) emit_store(access);
 }

@@ -83,7 +83,7 @@ class FusedBody {
   void emit(const Instruction& instruction);
   void emit_late(Value value);
   void emit_nearest(const Instruction& nearest);
-  std::string small_integers(const Instruction& nearest);
+  std::string exact_rounding(const Instruction& nearest);
   std::string table(Value value);
   std::string operand(Value value, DType type);
   std::string converted(const Variable& from, DType to) const;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The CPU convolution in all modes, compared with plain loops: kernels, strides, dilations, padding, groups, 1 to 3
 /// dimensions.
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+#include "software_amx.h"
+#endif
 #include "kernels/conv_padded.h"
 
 #include <doctest/doctest.h>
@@ -364,7 +367,7 @@ TEST_CASE("conv of channels that fill a part of a panel: bytes exactly, bf16 wit
 }
 #endif
 
-#if defined(__AMX_BF16__) && defined(__AMX_INT8__)
+#ifdef WEFT_AMX
 TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32") {
   for (const ConvSizes& c : cases) {
     const ConvSizes s = sized(c);

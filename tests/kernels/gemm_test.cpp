@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The CPU matrix product and its packing, compared with plain loops in wide types, for sizes just below and above each
 /// block size.
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+#include "software_amx.h"
+#endif
 #include "kernels/gemm.h"
 
 #include <doctest/doctest.h>
@@ -183,7 +186,7 @@ TEST_CASE("gemm int8 is exact") {
   }
 }
 
-#if defined(__AMX_BF16__) && defined(__AMX_INT8__)
+#ifdef WEFT_AMX
 TEST_CASE("gemm on AMX: bf16 with sums in f32, bytes exactly") {
   for (const GemmSizes& s : weft::test::todays(sizes)) {
     CAPTURE(s.m);
@@ -194,6 +197,22 @@ TEST_CASE("gemm on AMX: bf16 with sums in f32, bytes exactly") {
     CHECK(worst_error<MacInt8, u8, i8, tasks::amx_tile>({s, true, false, false}) == 0);
     CHECK(worst_error<MacInt8, u8, u8, tasks::amx_tile>({s, true, false, true}) == 0);
   }
+}
+TEST_CASE("gemm on AMX: runs of whole tiles, for all numbers of last rows") {
+  for (const i64 m : {15, 16, 17, 31, 32, 33, 47, 48, 49, 50, 64, 81, 196, 545}) {
+    for (const i64 n : {32, 64, 70, 96, 200}) {
+      for (const i64 k : {64, 256, 2048}) {
+        if (m * n * k > 5'000'000) continue;
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(k);
+        CHECK(worst_error<MacInt8, u8, i8, tasks::amx_tile>({{1, m, n, k}, true, false, false}) == 0);
+        CHECK(worst_error<MacBf16, bf16, bf16, tasks::amx_tile>({{1, m, n, k / 2}, true, false, false}) < 1e-6);
+      }
+    }
+  }
+  CHECK(worst_error<MacInt8, u8, i8, tasks::amx_tile>({{1, 600, 160, 128}, true, false, false}) == 0);
+  CHECK(worst_error<MacInt8, u8, i8, tasks::amx_tile>({{1, 49, 544, 2048}, true, false, false}) == 0);
 }
 #endif
 

@@ -238,6 +238,49 @@ TEST_CASE("kernel rounding: the f32 result is right in all lanes without doubt")
   }
 }
 
+/// Two roundings, of which the second reads the first: guesses in f32 give the same bytes as f64.
+template <int N>
+void check_chained_rounding() {
+  using Narrow = k::Vec<float, N>;
+  using Wide = k::Vec<double, N>;
+  using Integers = k::Vec<weft::i32, N>;
+  std::mt19937 random(5);
+  const float near_scale = 0.0123f, near_factor = 0.7f, near_other = 0.45f, most = 0x1p-12f;
+  const double scale = 0.0123, factor = 0.7, other = 0.45;
+  const int low = -119, high = 136;
+  for (int turn = 0; turn < 20000; ++turn) {
+    Integers sum{}, residual{};
+    for (int i = 0; i < N; ++i)
+      sum[i] = static_cast<int>(random() % 30000) - 15000, residual[i] = static_cast<int>(random() % 256);
+    const auto values = [=](auto& doubts) {
+      const Narrow first = k::convert<float>(sum) * Narrow(near_scale) - Narrow(most);
+      const auto exact_first = [=] { return k::small_integers(k::convert<double>(sum) * Wide(scale)); };
+      const Narrow a = doubts.bounded_real(first, Narrow(2 * most), Integers(low), Integers(high), exact_first);
+      const Narrow second = a * Narrow(near_factor) + (k::convert<float>(residual) * Narrow(near_other) - Narrow(most));
+      const auto exact_second = [=] {
+        return k::small_integers(k::convert<double>(a) * Wide(factor) + k::convert<double>(residual) * Wide(other));
+      };
+      return k::saturated<u8>(doubts.rounded(second, Narrow(2 * most), exact_second));
+    };
+    const auto bounded = [=](auto& doubts) {
+      const Narrow first = k::convert<float>(sum) * Narrow(near_scale) - Narrow(most);
+      const auto exact_first = [=] { return k::small_integers(k::convert<double>(sum) * Wide(scale)); };
+      return doubts.bounded(first, Narrow(2 * most), Integers(low), Integers(high), exact_first);
+    };
+    const auto bytes = k::without_doubts<N>(values);
+    const auto integers = k::without_doubts<N>(bounded);
+    for (int i = 0; i < N; ++i) {
+      const double first = std::clamp(std::nearbyint(sum[i] * scale), double(low), double(high));
+      const double second = std::clamp(std::nearbyint(first * factor + residual[i] * other), 0.0, 255.0);
+      if (bytes[i] != second || integers[i] != first) CHECK_MESSAGE(false, sum[i], ' ', residual[i]);
+    }
+  }
+}
+
+TEST_CASE("kernel rounding: a rounding that reads another") {
+  check_chained_rounding<16>(), check_chained_rounding<32>(), check_chained_rounding<64>();
+}
+
 template <class T, int N>
 void check_saturated() {
   constexpr int lowest = std::numeric_limits<T>::min(), highest = std::numeric_limits<T>::max();
