@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16. A model is a chain of such
 products, which alternate between two widths; its weights are larger than the caches. Prints the microseconds of one
-product. Also prints the bandwidth at which its weights and scales are read, as a share of the bandwidth of a copy.
+product. Also prints the bandwidth at which its weights and scales are read, as a share of the bandwidth of a large copy
+(`of_copy`), and of copies that move as many bytes as the product reads (`of_equal_copy`): a chain of them in a CUDA
+graph, over as much memory.
 
-  python bench/gpu_blocks.py [--rows 1,2,4,8] [--bits 4] [--block 32] [--copy 4200] [--out results.jsonl]
+  python bench/gpu_blocks.py [--rows 1,2,4,8] [--bits 4] [--block 32] [--out results.jsonl]
 
-Needs onnx and numpy; WEFT_COMMAND names the command line. `--copy`: GB/s that a copy reaches on that GPU, bytes read
-plus bytes written.
+Needs onnx, numpy and torch; WEFT_COMMAND names the command line. A copy's bytes are those read plus those written.
 """
 
 import argparse
+import statistics
 import tempfile
 from pathlib import Path
 
 import gpu
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper
 
 SHAPES = [(4096, 4096), (4096, 14336), (8192, 28672)]
@@ -48,14 +51,32 @@ def write_chain(path, first, second, rows, bits, block):
     return count
 
 
+def copy_speed(size, count):
+    """Returns the GB/s of copies that move `size` bytes each, `count` of them in a CUDA graph."""
+    pairs = [torch.empty(2, size // 2, dtype=torch.uint8, device="cuda") for _ in range(count)]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for pair in pairs:
+            pair[1].copy_(pair[0])
+    times = []
+    for _ in range(50):
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return size * count / statistics.median(times) / 1e6
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1,2,4,8")
     parser.add_argument("--bits", type=int, default=4)
     parser.add_argument("--block", type=int, default=32)
-    parser.add_argument("--copy", type=float, default=4200)
     parser.add_argument("--out")
     arguments = parser.parse_args()
+    large = copy_speed(1 << 31, 2)
     for first, second in SHAPES:
         for rows in map(int, arguments.rows.split(",")):
             with tempfile.TemporaryDirectory() as folder:
@@ -65,8 +86,10 @@ def main():
             row = {"k": first, "n": second, "rows": rows, "bits": arguments.bits, "block": arguments.block, "products": count}
             if "ms" in found:
                 us = found["ms"] * 1000 / count
-                speed = bytes_of(first, second, arguments.bits, arguments.block) / us / 1000
-                row |= {"us": round(us, 2), "gb_s": round(speed), "of_copy": round(speed / arguments.copy, 2)}
+                size = int(bytes_of(first, second, arguments.bits, arguments.block))
+                speed, equal = size / us / 1000, copy_speed(size, max(count, 4))
+                row |= {"us": round(us, 2), "gb_s": round(speed), "copy_gb_s": round(large), "equal_copy_gb_s": round(equal),
+                        "of_copy": round(speed / large, 2), "of_equal_copy": round(speed / equal, 2)}
             else:
                 row |= found
             gpu.tell("product with few-bit weights on a GPU", row, arguments.out)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the same networks and single operators in PyTorch and in Weft on one GPU, in 16-bit floats: medians by the
-device's clock.
+device's clock. Single operators take turns, except products of 8-bit floats.
 
   python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,odd,attention,rows] [--weft] [--tuned]
                             [--out results.jsonl]
@@ -17,7 +17,6 @@ import statistics
 import tempfile
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gpu
@@ -25,6 +24,7 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper
+from weft_library import OnDevice, Program
 
 import fill  # isort: skip  (gpu puts its folder on the search path)
 
@@ -163,21 +163,52 @@ def weft_ms(path):
     return gpu.measured(path, "gpu", "f32", [], 1)
 
 
+def in_turns(runs, rounds=11, milliseconds=20):
+    """Returns the median time of each function by the device's clock, in rounds in which the functions take turns and run
+    for as many milliseconds each: a GPU that runs one function for long lowers its clock."""
+
+    def burst(run, count):
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        for _ in range(count):
+            run()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / count
+
+    counts = [max(1, round(milliseconds / burst(run, 3))) for run in runs for _ in (burst(run, 3),)]
+    times = [[] for _ in runs]
+    for turn in range(rounds):
+        for at in range(len(runs)):
+            mine = (turn + at) % len(runs)  # each function follows each other one
+            times[mine].append(burst(runs[mine], counts[mine]))
+    return [round(statistics.median(mine), 5) for mine in times]
+
+
+def beside(path, inputs, shape, runs):
+    """Times a model and PyTorch's functions, called directly and from a CUDA graph, in turns. Returns {"ms", "torch_ms"},
+    with the time of the fastest way of PyTorch, or {"error"} if the model does not run."""
+    try:
+        feeds = {f"x{i}": x.cpu().numpy() for i, x in enumerate(inputs)}
+        ours = OnDevice(Program(path, 0, "f16", {}, "gpu"), feeds, [np.empty(shape, np.float16)], queued=True)
+        ours.run()
+    except RuntimeError as problem:
+        return {"error": str(problem)}
+    ways = [way for run in runs for way in (run, captured(run))]
+    ms, *theirs = in_turns([ours.run, *ways])
+    return {"ms": ms, "torch_ms": min(theirs)}
+
+
 def gemms():
     for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096), (64, 8192, 8192), (1, 4096, 14336)):
         a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
-        torch_ms = median(lambda a=a, b=b: torch.nn.functional.linear(a, b))
         with tempfile.TemporaryDirectory() as folder:
-            ours = weft_ms(one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n]))
-        row = {"gemm": [m, n, k], "torch_ms": torch_ms, **ours}
-        if "ms" in ours:
-            row["tflops"], row["torch_tflops"] = (round(2 * m * n * k / t / 1e9, 1) for t in (ours["ms"], torch_ms))
+            path = one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n])
+            times = beside(path, [a], [m, n], [lambda a=a, b=b: torch.nn.functional.linear(a, b)])
+        row = {"gemm": [m, n, k], **times}
+        if "ms" in row:
+            row["tflops"], row["torch_tflops"] = (round(2 * m * n * k / row[t] / 1e9, 1) for t in ("ms", "torch_ms"))
         yield row
-
-
-def fastest(runs):
-    """Returns the least time of functions, each called directly and from a CUDA graph."""
-    return min(median(way) for run in runs for way in (run, captured(run)))
 
 
 def odd_gemms(count=60):
@@ -185,18 +216,16 @@ def odd_gemms(count=60):
 
     def linear(library, a, b):
         torch.backends.cuda.preferred_blas_library(library)
-        return fastest([lambda: torch.nn.functional.linear(a, b)])
+        return torch.nn.functional.linear(a, b)
 
     random = np.random.default_rng(60)
-    sizes = [[int(np.exp(random.uniform(np.log(low), np.log(6000)))) for low in (16, 64, 64)] for _ in range(count)]
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n], f"{m}_{n}_{k}") for m, n, k in sizes]
-        with ThreadPoolExecutor(8) as pool:  # fills the cache of kernels, so that measuring compiles nothing
-            list(pool.map(weft_ms, paths))
-        for (m, n, k), path in zip(sizes, paths):
-            a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
-            yield {"gemm": [m, n, k], "sizes": "random", **weft_ms(path),
-                   "torch_ms": min(linear(library, a, b) for library in ("cublas", "cublaslt"))}
+    for _ in range(count):
+        m, n, k = (int(np.exp(random.uniform(np.log(low), np.log(6000)))) for low in (16, 64, 64))
+        a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
+        with tempfile.TemporaryDirectory() as folder:
+            path = one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n])
+            runs = [lambda library=library: linear(library, a, b) for library in ("cublas", "cublaslt")]
+            yield {"gemm": [m, n, k], "sizes": "random", **beside(path, [a], [m, n], runs)}
 
 
 def attentions():
@@ -212,12 +241,12 @@ def attentions():
             shape = [batch, heads, tokens, size]
             q, k, v = (torch.randn(shape, device="cuda").half() for _ in range(3))
             backends = SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION
-            torch_ms = fastest([lambda b=b: attention(b, q, k, v, causal) for b in backends])
             with tempfile.TemporaryDirectory() as folder:
-                ours = weft_ms(one_operator(folder, "Attention", [shape] * 3, shape, inputs=3, is_causal=int(causal)))
-            row = {"operator": "attention" + ", causal" * causal, "shape": shape, "torch_ms": torch_ms, **ours}
-            if "ms" in ours:
-                row["tflops"] = round(4 * batch * heads * tokens**2 * size / (2 if causal else 1) / ours["ms"] / 1e9, 1)
+                path = one_operator(folder, "Attention", [shape] * 3, shape, inputs=3, is_causal=int(causal))
+                times = beside(path, [q, k, v], shape, [lambda b=b: attention(b, q, k, v, causal) for b in backends])
+            row = {"operator": "attention" + ", causal" * causal, "shape": shape, **times}
+            if "ms" in row:
+                row["tflops"] = round(4 * batch * heads * tokens**2 * size / (2 if causal else 1) / row["ms"] / 1e9, 1)
             yield row
 
 
@@ -266,8 +295,8 @@ def rows():
     }
     for op, (shapes, attributes, run) in cases.items():
         with tempfile.TemporaryDirectory() as folder:
-            ours = weft_ms(one_operator(folder, op, shapes, [r, c], **attributes))
-        yield {"operator": op, "torch_ms": median(run), **ours, "tbs": round(4 * r * c / ours.get("ms", 1e9) / 1e9, 3)}
+            times = beside(one_operator(folder, op, shapes, [r, c], **attributes), [x], [r, c], [run])
+        yield {"operator": op, **times, "tbs": round(4 * r * c / times.get("ms", 1e9) / 1e9, 3)}
     y = torch.empty(1 << 29, dtype=torch.half, device="cuda")
     yield {"copy_tbs": round(4 * y.numel() / median(lambda: y.clone()) / 1e9, 3)}
 

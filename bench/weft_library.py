@@ -170,9 +170,9 @@ class Program:
 
 class OnDevice:
     """Runs a program for a GPU on device memory, which torch allocates. The outputs get twice the memory of `results`,
-    arrays of their types."""
+    arrays of their types. With `queued`, a run only queues its work on torch's current stream."""
 
-    def __init__(self, program, feeds, results):
+    def __init__(self, program, feeds, results, queued=False):
         import torch
 
         self.program = program
@@ -185,7 +185,7 @@ class OnDevice:
         self.results = (c_void_p * len(buffers))()
         self.options = RunOptions(
             struct_size=ctypes.sizeof(RunOptions), outputs=(Buffer * len(buffers))(*buffers), output_count=len(buffers),
-            on_device=1,
+            on_device=2 if queued else 1, stream=torch.cuda.current_stream().cuda_stream if queued else None,
         )
 
     def tensor(self, array, memory):
