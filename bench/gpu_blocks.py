@@ -11,7 +11,6 @@ Needs onnx, numpy and torch; WEFT_COMMAND names the command line. A copy's bytes
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 
@@ -52,21 +51,24 @@ def write_chain(path, first, second, rows, bits, block):
 
 
 def copy_speed(size, count):
-    """Returns the GB/s of copies that move `size` bytes each, `count` of them in a CUDA graph."""
-    pairs = [torch.empty(2, size // 2, dtype=torch.uint8, device="cuda") for _ in range(count)]
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for pair in pairs:
-            pair[1].copy_(pair[0])
+    """Returns the GB/s of copies that move `size` bytes each, `count` of them in a CUDA graph: the faster of memcpy and an
+    elementwise kernel."""
+    pairs = [torch.zeros(2, size // 16, dtype=torch.int64, device="cuda") for _ in range(count)]
     times = []
-    for _ in range(50):
-        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return size * count / statistics.median(times) / 1e6
+    for copy in (lambda pair: pair[1].copy_(pair[0]), lambda pair: torch.bitwise_not(pair[0], out=pair[1])):
+        copy(pairs[0])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for pair in pairs:
+                copy(pair)
+        for _ in range(30):
+            begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+            begin.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(begin.elapsed_time(end))
+    return size * count / min(times) / 1e6
 
 
 def main():
@@ -76,7 +78,7 @@ def main():
     parser.add_argument("--block", type=int, default=32)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    large = copy_speed(1 << 31, 2)
+    large = copy_speed(1 << 32, 2)
     for first, second in SHAPES:
         for rows in map(int, arguments.rows.split(",")):
             with tempfile.TemporaryDirectory() as folder:
