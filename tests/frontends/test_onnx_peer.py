@@ -90,6 +90,23 @@ def test_long_recurrences(cell, gates, direction):
           {"hidden_size": hidden, "direction": direction}, ["y", "last"], free={("i0", 0): "steps", ("i0", 1): "batch", ("i4", 0): "batch"})
 
 
+@pytest.mark.parametrize("cell, functions, alphas, betas", [
+    ("LSTM", ["ScaledTanh", "Tanh", "HardSigmoid"], [1.2, 0.3], [0.7, 0.4]),
+    ("LSTM", ["LeakyRelu", "HardSigmoid", "Affine"], [0.1, 0.3, 0.7], [0.4, 0.2]),
+    ("LSTM", ["Sigmoid", "Softsign", "Elu"], [0.3], []),
+    ("GRU", ["Sigmoid", "LeakyRelu"], [0.3], []),
+    ("RNN", ["ThresholdedRelu"], [0.2], []),
+], ids=lambda value: str(value))
+@pytest.mark.parametrize("ways", [1, 2])
+def test_parameters_of_activations(cell, functions, alphas, betas, ways):
+    """Only functions that have a parameter take one from its list."""
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[cell]
+    words = {"activation_beta": betas * ways} if betas else {}
+    judge(cell, [floats(4, 2, 3), floats(ways, gates * 5, 3) / 3, floats(ways, gates * 5, 5) / 3, floats(ways, 2 * gates * 5)],
+          {"hidden_size": 5, "activations": functions * ways, "activation_alpha": alphas * ways,
+           "direction": "bidirectional" if ways == 2 else "forward", **words}, ["y", "h"])
+
+
 @pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
 def test_powers_of_two(rounding):
     """Compares with onnx's helper, because onnxruntime lacks float8e8m0. Below 2^-126 that helper rounds up too far."""
