@@ -394,6 +394,7 @@ def test_nhwc_convolution():
     wanted = answer("FusedConv", [x.transpose(first), w, bias, skip.transpose(first)], {**attributes, "activation": "Relu"})[0]
     got = answer("NhwcFusedConv", [x, w, bias, skip], {**attributes, "activation": "Relu"})[0]
     np.testing.assert_allclose(got, wanted.transpose(last), 1e-5, 1e-6)
+    judge("FusedConv", [x.transpose(first), w, bias], attributes)  # without activation
     plain = answer("NhwcConv", [x, w, bias], attributes)[0]
     np.testing.assert_allclose(np.maximum(plain + skip, 0), got, 1e-5, 1e-6)
 

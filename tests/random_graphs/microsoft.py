@@ -43,7 +43,7 @@ def fused_matmul(d, name):
     return add(d, name, x, f32(d, *((n, k) if b else (k, n)), scale=4), transA=a, transB=b, alpha=d.random.choice([1.0, 0.5]))
 
 
-FUSED = [{"activation": "Relu"}, {"activation": "Tanh"}, {"activation": "Sigmoid"},
+FUSED = [{}, {"activation": "Relu"}, {"activation": "Tanh"}, {"activation": "Sigmoid"},
          {"activation": "LeakyRelu", "activation_params": [0.125]}]
 
 
