@@ -175,6 +175,19 @@ def test_preparation():
     judge("Imputer", [np.arange(10).reshape(2, 5)], {"imputed_value_int64s": [9], "replaced_value_int64": 3})
 
 
+def test_integers_beyond_those_of_f64():
+    """2^53 + 1 and its neighbours stay apart."""
+    big = 2**53 + 1
+    for op, attributes in (("Imputer", {"imputed_value_int64s": [big + 2], "replaced_value_int64": big}),
+                           ("LabelEncoder", {"keys_int64s": [big], "values_int64s": [big + 2], "default_int64": big}),
+                           ("CategoryMapper", {"cats_int64s": [1], "cats_strings": ["a"], "default_int64": big})):
+        x = np.array([["a", "b"]]) if op == "CategoryMapper" else np.array([[big - 1, big]])
+        model, feed = model_of(op, [x], attributes)
+        wanted = {"Imputer": [big - 1, big + 2], "LabelEncoder": [big, big + 2], "CategoryMapper": [1, big]}[op]
+        for device in "ref", "cpu":
+            assert weft.compile(model, device=device).run(feed)["y"].tolist() == [wanted], (op, device)
+
+
 def test_categories():
     judge("OneHotEncoder", [np.array([[1, 3], [4, 9]])], {"cats_int64s": [1, 3, 4], "zeros": 1})
     judge("OneHotEncoder", [np.array([[1, 3], [4, 1]])], {"cats_int64s": [1, 3, 4], "zeros": 0})

@@ -107,6 +107,15 @@ def test_parameters_of_activations(cell, functions, alphas, betas, ways):
            "direction": "bidirectional" if ways == 2 else "forward", **words}, ["y", "h"])
 
 
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 1, -(2**63)])
+def test_integers_beyond_those_of_f64(value):
+    nodes = [helper.make_node("Constant", [], ["c"], value_int=value), helper.make_node("Add", ["x", "c"], ["y"])]
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "graph", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    for device in "ref", "cpu":
+        assert weft.compile(model.SerializeToString(), device=device).run({"x": np.zeros(1, np.int64)})["y"].tolist() == [value]
+
+
 @pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
 def test_powers_of_two(rounding):
     """Compares with onnx's helper, because onnxruntime lacks float8e8m0. Below 2^-126 that helper rounds up too far."""

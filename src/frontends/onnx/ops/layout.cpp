@@ -276,7 +276,7 @@ Values reverse_sequence(Call& c) {
 
 Values constant_value(Call& c) {
   if (c.has("value")) return {constant(c.module(), c.tensor("value"))};
-  if (c.has("value_int")) return {constant(c.module(), DType::i64, static_cast<double>(c.integer("value_int")))};
+  if (c.has("value_int")) return {constant(c.module(), integer_scalar(DType::i64, c.integer("value_int")))};
   if (c.has("value_float")) return {constant(c.module(), DType::f32, c.number("value_float"))};
   if (c.has("value_ints")) return {constant(c.module(), make_i64_tensor(c.integers("value_ints")))};
   if (c.has("value_floats")) {
