@@ -116,6 +116,14 @@ def test_integers_beyond_those_of_f64(value):
         assert weft.compile(model.SerializeToString(), device=device).run({"x": np.zeros(1, np.int64)})["y"].tolist() == [value]
 
 
+@pytest.mark.parametrize("constants", [[1], []], ids=["known", "data"])
+@pytest.mark.parametrize("scales", [(0.6, 0.6), (0.3, 0.85), (1.6, 0.7), (0.41, 2.3), (2.5, 1)], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resize_of_opset_10(mode, scales, constants):
+    """Nearest rounds up along axes that shrink."""
+    judge("Resize", [floats(1, 2, 10, 8), np.array([1, 1, *scales], np.float32)], {"mode": mode}, opset=10, constants=constants)
+
+
 @pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
 def test_powers_of_two(rounding):
     """Compares with onnx's helper, because onnxruntime lacks float8e8m0. Below 2^-126 that helper rounds up too far."""
