@@ -116,6 +116,12 @@ def test_integers_beyond_those_of_f64(value):
         assert weft.compile(model.SerializeToString(), device=device).run({"x": np.zeros(1, np.int64)})["y"].tolist() == [value]
 
 
+@pytest.mark.parametrize("constants, free", [([1], {}), ([1], {("i0", 1): "n"}), ([], {})], ids=["known", "free", "data"])
+@pytest.mark.parametrize("before, after", [(-1, 2), (2, -1), (-1, -1), (-2, 4), (0, -2), (3, 8)])
+def test_pads_that_wrap_what_negative_ones_leave(before, after, constants, free):
+    judge("Pad", [floats(2, 5), np.array([0, before, 1, after])], {"mode": "wrap"}, constants=constants, free=free)
+
+
 @pytest.mark.parametrize("constants", [[1], []], ids=["known", "data"])
 @pytest.mark.parametrize("scales", [(0.6, 0.6), (0.3, 0.85), (1.6, 0.7), (0.41, 2.3), (2.5, 1)], ids=str)
 @pytest.mark.parametrize("mode", ["nearest", "linear"])

@@ -177,9 +177,17 @@ Expr tile(Expr x, const Dims& repeats) {
 
 Expr pad(Expr x, Dims before, Dims after, PadMode mode, Value fill) {
   const Builder& b = *x.at;
+/// Cuts negative pads off an axis and sets them to 0.
+static Expr without_edges(Expr x, int64_t axis, Dim& before, Dim& after) {
+  Dim first = max(0 - before, 0), last = x.dims()[axis] - max(0 - after, 0);
+  before = max(before, 0), after = max(after, 0);
+  return slice(x, axis, first, last - first);
+}
+
   for (size_t a = 0; a < before.size(); ++a) {
     if (all_constant({before[a], after[a]})) continue;
     GuardCollector guards(b.module());
+    if (mode == PadMode::wrap) x = without_edges(x, static_cast<int64_t>(a), before[a], after[a]);
     require_less_equal(0, before[a] + x.dims()[a] + after[a], "Pad: a size after padding");
   }
   Pad op{.before = std::move(before), .after = std::move(after), .mode = mode};
