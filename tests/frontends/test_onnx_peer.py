@@ -116,6 +116,15 @@ def test_integers_beyond_those_of_f64(value):
         assert weft.compile(model.SerializeToString(), device=device).run({"x": np.zeros(1, np.int64)})["y"].tolist() == [value]
 
 
+@pytest.mark.parametrize("constants, free", [([1, 2, 3, 4], {}), ([1, 2, 3, 4], {("i0", 0): "n"}), ([3, 4], {})], ids=["known", "free", "data"])
+@pytest.mark.parametrize("size", [0, 5])
+@pytest.mark.parametrize("start, end, step", [(-6, -100, -1), (-7, -10, -2), (-5, -100, -1), (-100, 100, -1), (-100, 3, 2), (7, -100, -3)])
+def test_slices_that_start_outside(start, end, step, size, constants, free):
+    """ONNX's text, unlike numpy, clamps a start before the first element to the first element, also backwards."""
+    lists = [np.array([n]) for n in (start, end, 0, step)]
+    judge("Slice", [floats(size), *lists], constants=constants, free=free)
+
+
 @pytest.mark.parametrize("constants, free", [([1], {}), ([1], {("i0", 1): "n"}), ([], {})], ids=["known", "free", "data"])
 @pytest.mark.parametrize("before, after", [(-1, 2), (2, -1), (-1, -1), (-2, 4), (0, -2), (3, 8)])
 def test_pads_that_wrap_what_negative_ones_leave(before, after, constants, free):

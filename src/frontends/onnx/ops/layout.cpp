@@ -167,7 +167,7 @@ Values slice(Call& c) {
   c.axes(axes, x.rank());
   std::vector<Cut> cuts;
   for (size_t i = 0; i < axes.size(); ++i) {
-    Cut one{.axis = axes[i], .start = starts[i], .end = ends[i], .step = steps[i]};
+    Cut one{.axis = axes[i], .start = starts[i], .end = ends[i], .step = steps[i], .clamps_start = true};
     if (!starts[i] || !ends[i]) one.start_data = element(c, 1, i), one.end_data = element(c, 2, i);
     cuts.push_back(std::move(one));
   }
