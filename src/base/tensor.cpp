@@ -153,6 +153,8 @@ Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64
 
 Tensor scalar_tensor(DType dtype, double value) { return make_tensor(dtype, {}, std::span(&value, 1)); }
 
+Tensor integer_scalar(DType dtype, int64_t value) { return make_tensor(dtype, {}, std::span(&value, 1)); }
+
 Tensor make_i64_tensor(std::span<const int64_t> values) {
   return make_tensor(DType::i64, {static_cast<int64_t>(values.size())}, values);
 }

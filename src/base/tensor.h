@@ -49,6 +49,7 @@ MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims);
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const double> values);
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64_t> values);
 Tensor scalar_tensor(DType dtype, double value);
+Tensor integer_scalar(DType dtype, int64_t value);
 Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 
 /// Return all elements as numbers (real, integer and bool types). to_int64s wraps u64 values from 2^63 on.

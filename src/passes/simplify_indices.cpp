@@ -21,7 +21,7 @@ static std::optional<Value> as_number(Module& module, Instruction& i) {
   if (is_simple_already(i) || i.types.size() != 1) return std::nullopt;
   auto form = index_form(i.result());
   if (!form || !form->is_constant() || !form->offset.is_constant()) return std::nullopt;
-  Value number = constant(module, i.types[0].shape.dtype, static_cast<double>(form->offset.value()));
+  Value number = constant(module, integer_scalar(i.types[0].shape.dtype, form->offset.value()));
   return broadcast(module, number, i.types[0].shape.dims);
 }
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
@@ -20,19 +20,19 @@ ROWS, FEATURES = 9, 5
 X = np.random.default_rng(3).standard_normal((ROWS, FEATURES)).astype(np.float32)
 
 
-def model_of(op, feed, attributes, outputs=("y",)):
+def model_of(op, feed, attributes, outputs=("y",), version=3):
     names = [f"x{i}" for i in range(len(feed))]
     feed = dict(zip(names, map(np.asarray, feed)))
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
              for name, value in feed.items()]
     node = helper.make_node(op, names, outputs, "node", domain="ai.onnx.ml", **attributes)
     graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info(name) for name in outputs])
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", version)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), feed
 
 
-def judge(op, feed, attributes, outputs=("y",), tolerance=1e-5, judged=None):
-    model, feed = model_of(op, feed, attributes, outputs)
+def judge(op, feed, attributes, outputs=("y",), tolerance=1e-5, judged=None, version=3):
+    model, feed = model_of(op, feed, attributes, outputs, version)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
         answers = weft.compile(model, device=device).run(feed)
@@ -93,6 +93,19 @@ def test_tree_aggregates(how):
     columns, leaves = random_trees(5, ["BRANCH_LEQ"], trees=4)
     judge("TreeEnsembleRegressor", [X], {**columns, **weighed("target", leaves, [0]), "n_targets": 1,
                                          "aggregate_function": how, "base_values": [0.5]})
+    lists = weighed("target", leaves, [0, 1, 2])
+    some = {name: column[::2] + column[3:6] for name, column in lists.items()}  # gaps, and more than one weight for a leaf
+    judge("TreeEnsembleRegressor", [X], {**columns, **some, "n_targets": 4, "aggregate_function": how})
+
+
+@pytest.mark.parametrize("how", range(4))
+def test_aggregates_of_leaves_with_one_target_each(how):
+    """In order: AVERAGE, SUM, MIN, MAX. The first tree reaches targets 0 and 1, the second one target 0 only."""
+    attributes = dict(n_targets=3, aggregate_function=how, tree_roots=[0, 1], nodes_featureids=[0, 1], nodes_truenodeids=[0, 2],
+                      nodes_modes=numpy_helper.from_array(np.zeros(2, np.uint8)), nodes_falsenodeids=[1, 3], nodes_trueleafs=[1, 1],
+                      nodes_splits=numpy_helper.from_array(np.zeros(2, np.float32)), nodes_falseleafs=[1, 1],
+                      leaf_targetids=[0, 1, 0, 0], leaf_weights=numpy_helper.from_array(np.float32([5, -7, 3, 2])))
+    judge("TreeEnsemble", [X], attributes, version=5)
 
 
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
@@ -160,6 +173,19 @@ def test_preparation():
     holes[::2] = np.nan
     judge("Imputer", [holes], {"imputed_value_floats": numbers, "replaced_value_float": float("nan")})
     judge("Imputer", [np.arange(10).reshape(2, 5)], {"imputed_value_int64s": [9], "replaced_value_int64": 3})
+
+
+def test_integers_beyond_those_of_f64():
+    """2^53 + 1 and its neighbours stay apart."""
+    big = 2**53 + 1
+    for op, attributes in (("Imputer", {"imputed_value_int64s": [big + 2], "replaced_value_int64": big}),
+                           ("LabelEncoder", {"keys_int64s": [big], "values_int64s": [big + 2], "default_int64": big}),
+                           ("CategoryMapper", {"cats_int64s": [1], "cats_strings": ["a"], "default_int64": big})):
+        x = np.array([["a", "b"]]) if op == "CategoryMapper" else np.array([[big - 1, big]])
+        model, feed = model_of(op, [x], attributes)
+        wanted = {"Imputer": [big - 1, big + 2], "LabelEncoder": [big, big + 2], "CategoryMapper": [1, big]}[op]
+        for device in "ref", "cpu":
+            assert weft.compile(model, device=device).run(feed)["y"].tolist() == [wanted], (op, device)
 
 
 def test_categories():

@@ -81,17 +81,27 @@ def test_multi_head_attention_with_past():
 def test_multi_head_attention_over_heads_of_an_encoder():
     heads = floats(BATCH, HEADS, 6, SIZE)
     judge("MultiHeadAttention", [floats(BATCH, TOKENS, WIDTH), heads, heads + 1], {"num_heads": HEADS})
+    judge("MultiHeadAttention", [floats(BATCH, TOKENS, WIDTH), heads, heads + 1, floats(3 * WIDTH)], {"num_heads": HEADS})
+    inputs = [floats(BATCH, 1, WIDTH), heads, heads + 1, *[None] * 7, floats(3 * WIDTH)]
+    judge("DecoderMaskedMultiHeadAttention", inputs, {"num_heads": HEADS})
 
 
-@pytest.mark.parametrize("layout", ["qkv", "kv"])
-def test_multi_head_attention_packed(layout):
+@pytest.mark.parametrize("bias", [None, floats(3 * WIDTH)], ids=["plain", "biased"])
+@pytest.mark.parametrize("layout", ["qkv", "rows", "kv"])
+def test_multi_head_attention_packed(layout, bias):
     """onnxruntime's CPU provider lacks the packed form; the answers must equal those for the same numbers in
     separate tensors."""
     q, k, v = qkv()
     apart = [x.reshape(BATCH, TOKENS, HEADS, SIZE) for x in (q, k, v)]
-    packed = [np.stack(apart, 3)] if layout == "qkv" else [q, np.stack(apart[1:], 3)]
+    packed = {"qkv": [np.stack(apart, 3), None, None], "rows": [np.concatenate([q, k, v], 2), None, None],
+              "kv": [q, np.stack(apart[1:], 3), None]}[layout]
+    if bias is not None and layout == "kv":
+        model, _ = model_of("MultiHeadAttention", [*packed, bias], ["y"], {"num_heads": HEADS})
+        with pytest.raises(weft.Error, match="packed keys and values and a bias"):
+            weft.compile(model)
+        return
     answers = []
-    for inputs in [q, k, v], packed:
+    for inputs in [q, k, v, bias], [*packed, bias]:
         model, feed = model_of("MultiHeadAttention", inputs, ["y"], {"num_heads": HEADS})
         answers.append(weft.compile(model, device="cpu").run(feed)["y"])
     np.testing.assert_allclose(*answers, 1e-5, 1e-6)
@@ -384,6 +394,7 @@ def test_nhwc_convolution():
     wanted = answer("FusedConv", [x.transpose(first), w, bias, skip.transpose(first)], {**attributes, "activation": "Relu"})[0]
     got = answer("NhwcFusedConv", [x, w, bias, skip], {**attributes, "activation": "Relu"})[0]
     np.testing.assert_allclose(got, wanted.transpose(last), 1e-5, 1e-6)
+    judge("FusedConv", [x.transpose(first), w, bias], attributes)  # without activation
     plain = answer("NhwcConv", [x, w, bias], attributes)[0]
     np.testing.assert_allclose(np.maximum(plain + skip, 0), got, 1e-5, 1e-6)
 

@@ -90,6 +90,55 @@ def test_long_recurrences(cell, gates, direction):
           {"hidden_size": hidden, "direction": direction}, ["y", "last"], free={("i0", 0): "steps", ("i0", 1): "batch", ("i4", 0): "batch"})
 
 
+@pytest.mark.parametrize("cell, functions, alphas, betas", [
+    ("LSTM", ["ScaledTanh", "Tanh", "HardSigmoid"], [1.2, 0.3], [0.7, 0.4]),
+    ("LSTM", ["LeakyRelu", "HardSigmoid", "Affine"], [0.1, 0.3, 0.7], [0.4, 0.2]),
+    ("LSTM", ["Sigmoid", "Softsign", "Elu"], [0.3], []),
+    ("GRU", ["Sigmoid", "LeakyRelu"], [0.3], []),
+    ("RNN", ["ThresholdedRelu"], [0.2], []),
+], ids=lambda value: str(value))
+@pytest.mark.parametrize("ways", [1, 2])
+def test_parameters_of_activations(cell, functions, alphas, betas, ways):
+    """Only functions that have a parameter take one from its list."""
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[cell]
+    words = {"activation_beta": betas * ways} if betas else {}
+    judge(cell, [floats(4, 2, 3), floats(ways, gates * 5, 3) / 3, floats(ways, gates * 5, 5) / 3, floats(ways, 2 * gates * 5)],
+          {"hidden_size": 5, "activations": functions * ways, "activation_alpha": alphas * ways,
+           "direction": "bidirectional" if ways == 2 else "forward", **words}, ["y", "h"])
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 1, -(2**63)])
+def test_integers_beyond_those_of_f64(value):
+    nodes = [helper.make_node("Constant", [], ["c"], value_int=value), helper.make_node("Add", ["x", "c"], ["y"])]
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "graph", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    for device in "ref", "cpu":
+        assert weft.compile(model.SerializeToString(), device=device).run({"x": np.zeros(1, np.int64)})["y"].tolist() == [value]
+
+
+@pytest.mark.parametrize("constants, free", [([1, 2, 3, 4], {}), ([1, 2, 3, 4], {("i0", 0): "n"}), ([3, 4], {})], ids=["known", "free", "data"])
+@pytest.mark.parametrize("size", [0, 5])
+@pytest.mark.parametrize("start, end, step", [(-6, -100, -1), (-7, -10, -2), (-5, -100, -1), (-100, 100, -1), (-100, 3, 2), (7, -100, -3)])
+def test_slices_that_start_outside(start, end, step, size, constants, free):
+    """ONNX's text, unlike numpy, clamps a start before the first element to the first element, also backwards."""
+    lists = [np.array([n]) for n in (start, end, 0, step)]
+    judge("Slice", [floats(size), *lists], constants=constants, free=free)
+
+
+@pytest.mark.parametrize("constants, free", [([1], {}), ([1], {("i0", 1): "n"}), ([], {})], ids=["known", "free", "data"])
+@pytest.mark.parametrize("before, after", [(-1, 2), (2, -1), (-1, -1), (-2, 4), (0, -2), (3, 8)])
+def test_pads_that_wrap_what_negative_ones_leave(before, after, constants, free):
+    judge("Pad", [floats(2, 5), np.array([0, before, 1, after])], {"mode": "wrap"}, constants=constants, free=free)
+
+
+@pytest.mark.parametrize("constants", [[1], []], ids=["known", "data"])
+@pytest.mark.parametrize("scales", [(0.6, 0.6), (0.3, 0.85), (1.6, 0.7), (0.41, 2.3), (2.5, 1)], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resize_of_opset_10(mode, scales, constants):
+    """Nearest rounds up along axes that shrink."""
+    judge("Resize", [floats(1, 2, 10, 8), np.array([1, 1, *scales], np.float32)], {"mode": mode}, opset=10, constants=constants)
+
+
 @pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
 def test_powers_of_two(rounding):
     """Compares with onnx's helper, because onnxruntime lacks float8e8m0. Below 2^-126 that helper rounds up too far."""

@@ -451,11 +451,11 @@ def is_wrong_in_reference(node):
     - LRN with more channels than pictures;
     - sizes of pooling with pads, with ceil_mode or in one dimension;
     - half-way values that quantised products round;
-    - lengths of a recurrent network's rows;
+    - lengths of a recurrent network's rows, and its activation functions;
     - norms of order 1."""
-    has_lengths = node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4
+    is_cell = node.op_type in ("LSTM", "GRU", "RNN") and (len(node.input) > 4 or any(a.name == "activations" for a in node.attribute))
     is_plain_sum = node.op_type == "LpNormalization" and any(a.name == "p" and a.i == 1 for a in node.attribute)
-    return has_lengths or is_plain_sum or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",
+    return is_cell or is_plain_sum or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",
                                            "SimplifiedLayerNormalization")
 
 

@@ -43,7 +43,7 @@ def fused_matmul(d, name):
     return add(d, name, x, f32(d, *((n, k) if b else (k, n)), scale=4), transA=a, transB=b, alpha=d.random.choice([1.0, 0.5]))
 
 
-FUSED = [{"activation": "Relu"}, {"activation": "Tanh"}, {"activation": "Sigmoid"},
+FUSED = [{}, {"activation": "Relu"}, {"activation": "Tanh"}, {"activation": "Sigmoid"},
          {"activation": "LeakyRelu", "activation_params": [0.125]}]
 
 
@@ -93,6 +93,8 @@ def multi_head(d, name):
     keys = d.random.choice((tokens, 5))
     q, k, v = d.input((batch, tokens, heads * size)), d.input((batch, keys, heads * size)), d.input((batch, keys, heads * size))
     bias = d.weight(f32(d, 3 * heads * size)) if d.chance(0.4) else None
+    if d.chance(0.3):  # the keys and values of an encoder
+        k, v = d.input((batch, heads, keys, size)), d.input((batch, heads, keys, size))
     return add(d, name, q, k, v, bias, num_heads=heads, **({"scale": 0.3} if d.chance(0.4) else {}))
 
 

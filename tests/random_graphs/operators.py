@@ -784,7 +784,20 @@ def recurrent(d, name):
     if more and d.chance(0.4):
         more.append(d.numbers.integers(1, steps + 1, batch).astype(np.int32))
     words = {"linear_before_reset": d.random.randrange(2)} if name == "GRU" else {}
+    if steps < 70 and d.chance(0.3):
+        words |= activations_of(d, ways * {"LSTM": 3, "GRU": 2, "RNN": 1}[name])
     return d.add(name, x, w, r, *more, outputs=2, hidden_size=hidden, direction=direction, **words)
+
+
+def activations_of(d, count):
+    """Draws functions; those that have an alpha or a beta take it from a list of their own."""
+    parameters = {"Sigmoid": 0, "Tanh": 0, "Softsign": 0, "Elu": 1, "LeakyRelu": 1, "HardSigmoid": 2, "ScaledTanh": 2}
+    names = [d.random.choice(list(parameters)) for _ in range(count)]
+    words = {"activations": names}
+    for least, word in (1, "activation_alpha"), (2, "activation_beta"):
+        if users := sum(parameters[name] >= least for name in names):
+            words[word] = [d.random.choice((0.125, 0.25, 0.5)) for _ in range(users)]
+    return words
 
 
 # --- quantised

@@ -30,6 +30,7 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   const Dim size = slice.sizes[axis], &start = *c.start;
   Dim low = c.step > 0 ? 0 : -1, high = c.step > 0 ? size : size - 1;
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
+  if (c.step < 0 && c.clamps_start && start.lower_bound() < -1) from = min(max(from, 0), high);
   slice.starts[axis] = from;
   slice.steps[axis] = c.step;
   // Forward slices use an unclamped start >= 0: for start 2 of n elements, max(n - 2, 0) is simpler than n - min(2, n).
@@ -56,6 +57,7 @@ void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
     Expr n = sizes(b, {size});
     Expr from = bound_by_data(data(c.start_data, c.start), n, c.step > 0),
          to = bound_by_data(data(c.end_data, c.end), n, c.step > 0);
+    if (c.step < 0 && c.clamps_start) from = min(max(from, 0), n - 1);
     Expr length = max(c.step > 0 ? to - from : from - to, 0);
     auto stride = static_cast<double>(c.step > 0 ? c.step : -c.step);
     computed.insert(computed.end(), {max(from, 0), (length + (stride - 1)) / stride});
@@ -175,9 +177,17 @@ Expr tile(Expr x, const Dims& repeats) {
   return reshape(broadcast(reshape(x, apart), repeated), joined);
 }
 
+/// Cuts negative pads off an axis and sets them to 0.
+static Expr without_edges(Expr x, int64_t axis, Dim& before, Dim& after) {
+  Dim first = max(0 - before, 0), last = x.dims()[axis] - max(0 - after, 0);
+  before = max(before, 0), after = max(after, 0);
+  return slice(x, axis, first, last - first);
+}
+
 Expr pad(Expr x, Dims before, Dims after, PadMode mode, Value fill) {
   const Builder& b = *x.at;
   for (size_t a = 0; a < before.size(); ++a) {
+    if (mode == PadMode::wrap) x = without_edges(x, static_cast<int64_t>(a), before[a], after[a]);
     if (all_constant({before[a], after[a]})) continue;
     GuardCollector guards(b.module());
     require_less_equal(0, before[a] + x.dims()[a] + after[a], "Pad: a size after padding");

@@ -21,6 +21,7 @@ struct Cut {
   std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that is known only at run time
   int64_t step = 1;
   Value start_data = {}, end_data = {};  ///< bounds that are known only at run time, i64[1]
+  bool clamps_start = false;  ///< ONNX: a backward slice that starts before the first element starts at the first
 };
 /// Slices x along the axes of `cuts`, which must be distinct; returns x itself if nothing is cut off.
 Expr cut(Expr x, const std::vector<Cut>& cuts);

@@ -76,9 +76,8 @@ Expr part_of_packed(Expr packed, int64_t i) {
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
 
-/// Returns query, key and value from inputs that are separate, packed in one or two tensors, or (k and v) already split
-/// into heads. Adds the bias to separate inputs.
-Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
+/// Returns query, key and value; their inputs are separate, packed into one or two, or (k and v) split into heads.
+Heads heads_without_bias(Call& c, int64_t heads) {
   Expr q = arg(c, 0);
   if (q.rank() == 5) return {part_of_packed(q, 0), part_of_packed(q, 1), part_of_packed(q, 2)};
   if (!c.has_input(1)) {
@@ -91,16 +90,24 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   if (k.rank() == 5) return {q, part_of_packed(k, 0), part_of_packed(k, 1)};
   Expr v = arg(c, 2);
   if (k.rank() == 4) return {q, k, v};
-  k = split_heads(c, k, heads), v = split_heads(c, v, heads);
-  if (!c.has_input(slots.bias)) return {q, k, v};
+  return {q, split_heads(c, k, heads), split_heads(c, v, heads)};
+}
+
+/// Returns query, key and value with their bias. Keys and values that come in heads already contain theirs.
+Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
+  Heads h = heads_without_bias(c, heads);
+  if (!c.has_input(slots.bias)) return h;
+  int64_t rank = c.has_input(1) ? c.input(1).rank() : 3;
+  if (rank == 5) c.unsupported("with packed keys and values and a bias is not supported");
   Expr bias = arg(c, slots.bias);
   Dim at = 0;
-  for (Expr* x : {&q, &k, &v}) {
+  for (Expr* x : {&h.q, &h.k, &h.v}) {
+    if (rank == 4 && x != &h.q) break;
     Dim size = x->dims()[1] * x->dims()[3];
     *x = *x + reshape(slice(bias, 0, at, size), {x->dims()[1], 1, x->dims()[3]});
     at = at + size;
   }
-  return {q, k, v};
+  return h;
 }
 
 /// Returns a cache in which each row holds the tokens of its own beam. Beam search does not move tokens between rows:
@@ -280,9 +287,9 @@ Values gated_relative_position_bias(Call& c) {
 constexpr Operator microsoft_attention_table[] = {
     {"com.microsoft", "Attention", attention_of_microsoft, "no do_rotary, no past in a shared buffer"},
     {"com.microsoft", "QAttention", quantized_attention, "no do_rotary, no past in a shared buffer"},
-    {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
+    {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention, "no bias of packed keys and values"},
     {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias, "no token offset"},
-    {"com.microsoft", "MultiHeadAttention", multi_head_attention},
+    {"com.microsoft", "MultiHeadAttention", multi_head_attention, "no bias of packed keys and values"},
     {"com.microsoft", "RelativePositionBias", relative_position_bias, "a fixed number of buckets"},
     {"com.microsoft", "RotaryEmbedding", microsoft_rotary},
 };

@@ -44,11 +44,11 @@ Values binarizer(Call& c) {
 }
 
 /// Returns `numbers` as a constant vector: one number for each feature (last axis of x), or one for all features.
-Expr per_feature(Call& c, Expr x, const std::vector<double>& numbers, std::string_view name) {
+Expr per_feature(Call& c, Expr x, const auto& numbers, std::string_view name) {
   auto count = std::ssize(numbers);
   if (count != 1 && !known_equal(x.dims().back(), count))
     c.fail("E151", cat("has ", count, " numbers in ", name, " for ", x.value.shape()));
-  return list_of(c, x.dtype(), {count}, numbers);
+  return {&c, constant(c.module(), make_tensor(x.dtype(), {count}, std::span(numbers)))};
 }
 
 Values scaler(Call& c) {
@@ -61,16 +61,16 @@ Values scaler(Call& c) {
 /// Imports Imputer: replaces one value, which may be NaN, by a number for each feature or by one number for all.
 Values imputer(Call& c) {
   Expr x = arg(c, 0);
-  bool whole = is_integer(x.dtype());
-  std::vector<double> imputed = c.floats("imputed_value_floats");
-  for (int64_t value : c.integers("imputed_value_int64s"))
-    if (whole) imputed.push_back(static_cast<double>(value));
-  double replaced =
-      whole ? static_cast<double>(c.integer("replaced_value_int64", 0)) : c.number("replaced_value_float", 0);
-  c.ignore("replaced_value_int64"), c.ignore("replaced_value_float");
-  if (imputed.empty()) c.fail("E142", cat("needs imputed values for ", x.dtype()));
-  Expr missing = std::isnan(replaced) ? is_nan(x) : equal(x, replaced);
-  return {select(missing, per_feature(c, x, imputed, "imputed values"), x)};
+  auto imputed = [&](const auto& numbers, Expr missing) {
+    if (numbers.empty()) c.fail("E142", cat("needs imputed values for ", x.dtype()));
+    return Values{select(missing, per_feature(c, x, numbers, "imputed values"), x)};
+  };
+  auto floats = c.floats("imputed_value_floats");
+  auto integers = c.integers("imputed_value_int64s");
+  int64_t replaced_integer = c.integer("replaced_value_int64", 0);
+  double replaced = c.number("replaced_value_float", 0);
+  if (!is_integer(x.dtype())) return imputed(floats, std::isnan(replaced) ? is_nan(x) : equal(x, replaced));
+  return imputed(integers, equal(x, {&c, constant(c.module(), integer_scalar(x.dtype(), replaced_integer))}));
 }
 
 Values normalizer(Call& c) {
@@ -154,8 +154,8 @@ Tensor label_default(Call& c, DType type) {
     return tensor;
   }
   if (type == DType::string) return make_string_tensor({}, {c.text("default_string", "_Unused")});
-  return scalar_tensor(
-      type, is_float(type) ? c.number("default_float", 0) : static_cast<double>(c.integer("default_int64", -1)));
+  if (is_float(type)) return scalar_tensor(type, c.number("default_float", 0));
+  return integer_scalar(type, c.integer("default_int64", -1));
 }
 
 Values label_encoder(Call& c) {
@@ -177,7 +177,7 @@ Values category_mapper(Call& c) {
     c.fail("E140", cat("has ", names.elements(), " strings and ", numbers.elements(), " numbers"));
   Expr x = arg(c, 0);
   bool from_text = x.dtype() == DType::string;
-  Tensor other = from_text ? scalar_tensor(DType::i64, static_cast<double>(c.integer("default_int64", -1)))
+  Tensor other = from_text ? integer_scalar(DType::i64, c.integer("default_int64", -1))
                            : make_string_tensor({}, {c.text("default_string", "_Unused")});
   c.ignore("default_int64"), c.ignore("default_string");
   Expr unknown{&c, constant(c.module(), other)};

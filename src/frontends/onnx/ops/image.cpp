@@ -38,12 +38,19 @@ void check_count(Call& c, size_t have, std::string_view what, size_t wanted, siz
   if (have != wanted) c.fail("E140", cat("has ", have, " ", what, " for ", axes, " axes"));
 }
 
-/// Sets the scales, from an input or, before opset 9, an attribute.
-void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t input) {
+/// Sets the scales, from an input or, before opset 9, an attribute. `grows` selects the axes that grow, or those that do
+/// not; other axes keep their sizes.
+void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t input, std::optional<bool> grows = {}) {
+  auto selected = [&](auto scale) {
+    using std::min, std::max;
+    return !grows ? scale : *grows ? max(scale, 1.0) : min(scale, 1.0);
+  };
   auto known = c.has("scales") ? std::nullopt : c.constant(input);
-  if (!known && !c.has("scales")) return r.set_scales(axes, run_time_numbers(c, input, axes.size(), "scales"));
+  if (!known && !c.has("scales"))
+    return r.set_scales(axes, selected(run_time_numbers(c, input, axes.size(), "scales")));
   auto scales = known ? to_doubles(*known) : c.floats("scales");
   check_count(c, scales.size(), "scales", axes.size(), axes.size());
+  for (double& scale : scales) scale = selected(scale);
   r.set_scales(axes, scales);
 }
 
@@ -65,15 +72,19 @@ bool is_empty(Call& c, size_t input) {
   return !c.has_input(input) || known_equal(c.input(input).shape().elements(), 0);
 }
 
-/// Imports Upsample, and Resize before opset 11: asymmetric coordinates, nearest rounds down.
+/// Imports Upsample, and Resize before opset 11: asymmetric coordinates. As in ONNX's example resize_downsample_nearest,
+/// nearest rounds up along axes that shrink; it rounds down along others.
 Values upsample(Call& c) {
-  Resizing r(arg(c, 0));
   std::string mode = c.text("mode", "nearest");
-  r.op.mode = by_name<ResizeMode>(c, "mode", mode == "bilinear" ? "linear" : mode);
-  r.op.coordinates = ResizeCoordinates::asymmetric;
-  r.op.nearest = ResizeNearest::floor;
-  set_scales(c, r, resized_axes(c, c.input(0).rank()), 1);
-  return {r.result()};
+  auto resized = [&](Expr x, std::optional<bool> grows) {
+    Resizing r(x);
+    r.op.mode = by_name<ResizeMode>(c, "mode", mode == "bilinear" ? "linear" : mode);
+    r.op.coordinates = ResizeCoordinates::asymmetric;
+    r.op.nearest = grows == false ? ResizeNearest::ceil : ResizeNearest::floor;
+    set_scales(c, r, resized_axes(c, x.rank()), 1, grows);
+    return r.result();
+  };
+  return {mode == "nearest" ? resized(resized(arg(c, 0), false), true) : resized(arg(c, 0), {})};
 }
 
 /// Sets the region. `roi` lists the starts of the axes, then their ends; all axes that are not in `axes` are whole.

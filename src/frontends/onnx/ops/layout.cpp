@@ -167,7 +167,7 @@ Values slice(Call& c) {
   c.axes(axes, x.rank());
   std::vector<Cut> cuts;
   for (size_t i = 0; i < axes.size(); ++i) {
-    Cut one{.axis = axes[i], .start = starts[i], .end = ends[i], .step = steps[i]};
+    Cut one{.axis = axes[i], .start = starts[i], .end = ends[i], .step = steps[i], .clamps_start = true};
     if (!starts[i] || !ends[i]) one.start_data = element(c, 1, i), one.end_data = element(c, 2, i);
     cuts.push_back(std::move(one));
   }
@@ -276,7 +276,7 @@ Values reverse_sequence(Call& c) {
 
 Values constant_value(Call& c) {
   if (c.has("value")) return {constant(c.module(), c.tensor("value"))};
-  if (c.has("value_int")) return {constant(c.module(), DType::i64, static_cast<double>(c.integer("value_int")))};
+  if (c.has("value_int")) return {constant(c.module(), integer_scalar(DType::i64, c.integer("value_int")))};
   if (c.has("value_float")) return {constant(c.module(), DType::f32, c.number("value_float"))};
   if (c.has("value_ints")) return {constant(c.module(), make_i64_tensor(c.integers("value_ints")))};
   if (c.has("value_floats")) {

@@ -204,9 +204,8 @@ Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value w
   if (log_probability.rank() != target.rank() + 1)
     c.fail("E151", cat("needs targets of one axis less than ", log_probability.dims(), ", has ", target.dims()));
   bool ignores = c.has("ignore_index");
-  double ignored = static_cast<double>(c.integer("ignore_index", 0));
   target = convert(target, DType::i64);
-  Expr is_counted = !equal(target, ignored);
+  Expr is_counted = !equal(target, scalar(c, c.integer("ignore_index", 0)));
   Expr safe = ignores ? select(is_counted, target, 0) : target;
   Dims dims = target.dims();
   dims.insert(dims.begin() + 1, 1);

@@ -33,6 +33,7 @@ Values conv(Call& c) {
 
 Expr activated(Call& c, Expr y, const std::string& name) {
   auto p = c.floats("activation_params");
+  if (name.empty()) return y;
   if (name == "Relu") return relu(y);
   if (name == "Tanh") return tanh(y);
   if (name == "Sigmoid") return sigmoid(y);
@@ -46,7 +47,7 @@ Expr activated(Call& c, Expr y, const std::string& name) {
 Values fused_conv(Call& c) {
   Expr y = with_bias(convolved(c, arg(c, 0), arg(c, 1)), c.optional_input(2));
   if (c.has_input(3)) y = y + arg(c, 3);
-  return {activated(c, y, c.text("activation", "Relu"))};
+  return {activated(c, y, c.text("activation", ""))};
 }
 
 /// Imports NhwcConv and its fused form, in which x, the addend and the result are channels-last.
@@ -54,8 +55,7 @@ Values nhwc_conv(Call& c, bool is_fused) {
   Expr y = with_bias(convolved(c, channels_first(arg(c, 0)), arg(c, 1)), c.optional_input(2));
   if (!is_fused) return {channels_last(y)};
   if (c.has_input(3)) y = y + channels_first(arg(c, 3));
-  std::string activation = c.text("activation", "");
-  return {channels_last(activation.empty() ? y : activated(c, y, activation))};
+  return {channels_last(activated(c, y, c.text("activation", "")))};
 }
 
 /// Dequantises, convolves and quantises. Weights may have a scale for each output channel; the bias has the scale

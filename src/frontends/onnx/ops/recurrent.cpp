@@ -11,21 +11,22 @@ namespace {
 struct NamedActivation {
   std::string_view name;
   Expr (*apply)(Expr, double alpha, double beta);
-  double alpha, beta;  ///< the defaults
+  int parameters = 0;          ///< 1 if it uses alpha, 2 if it uses alpha and beta
+  double alpha = 0, beta = 0;  ///< the defaults
 };
 
 constexpr NamedActivation activations[] = {
-    {"Sigmoid", [](Expr x, double, double) { return sigmoid(x); }, 0, 0},
-    {"Tanh", [](Expr x, double, double) { return tanh(x); }, 0, 0},
-    {"Relu", [](Expr x, double, double) { return relu(x); }, 0, 0},
-    {"Affine", [](Expr x, double a, double b) { return x * a + b; }, 1, 0},
-    {"LeakyRelu", [](Expr x, double a, double) { return select(x < 0, x * a, x); }, 0.01, 0},
-    {"ThresholdedRelu", [](Expr x, double a, double) { return select(x > a, x, 0); }, 1, 0},
-    {"ScaledTanh", [](Expr x, double a, double b) { return tanh(x * b) * a; }, 1, 1},
-    {"HardSigmoid", [](Expr x, double a, double b) { return min(max(x * a + b, 0), 1); }, 0.2, 0.5},
-    {"Elu", [](Expr x, double a, double) { return select(x < 0, expm1(x) * a, x); }, 1, 0},
-    {"Softsign", [](Expr x, double, double) { return x / (abs(x) + 1); }, 0, 0},
-    {"Softplus", [](Expr x, double, double) { return log1p(exp(-abs(x))) + max(x, 0); }, 0, 0},
+    {"Sigmoid", [](Expr x, double, double) { return sigmoid(x); }},
+    {"Tanh", [](Expr x, double, double) { return tanh(x); }},
+    {"Relu", [](Expr x, double, double) { return relu(x); }},
+    {"Affine", [](Expr x, double a, double b) { return x * a + b; }, 2, 1, 0},
+    {"LeakyRelu", [](Expr x, double a, double) { return select(x < 0, x * a, x); }, 1, 0.01},
+    {"ThresholdedRelu", [](Expr x, double a, double) { return select(x > a, x, 0); }, 1, 1},
+    {"ScaledTanh", [](Expr x, double a, double b) { return tanh(x * b) * a; }, 2, 1, 1},
+    {"HardSigmoid", [](Expr x, double a, double b) { return min(max(x * a + b, 0), 1); }, 2, 0.2, 0.5},
+    {"Elu", [](Expr x, double a, double) { return select(x < 0, expm1(x) * a, x); }, 1, 1},
+    {"Softsign", [](Expr x, double, double) { return x / (abs(x) + 1); }},
+    {"Softplus", [](Expr x, double, double) { return log1p(exp(-abs(x))) + max(x, 0); }},
 };
 
 std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
@@ -36,11 +37,13 @@ std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
   // Models saved by onnxruntime list the activations of two directions even if the node has one.
   if (!given.empty()) names.assign(given.begin(), given.begin() + static_cast<int64_t>(names.size()));
   std::vector<Activation> list;
-  for (size_t i = 0; i < names.size(); ++i) {
-    auto found = std::ranges::find(activations, names[i], &NamedActivation::name);
-    if (found == std::end(activations))
-      c.unsupported(cat("with activation '", printable(names[i]), "' is not supported"));
-    double alpha = i < alphas.size() ? alphas[i] : found->alpha, beta = i < betas.size() ? betas[i] : found->beta;
+  size_t next_alpha = 0, next_beta = 0;  // only functions that use a parameter have an entry for it
+  for (const std::string& name : names) {
+    auto found = std::ranges::find(activations, name, &NamedActivation::name);
+    if (found == std::end(activations)) c.unsupported(cat("with activation '", printable(name), "' is not supported"));
+    double alpha = found->alpha, beta = found->beta;
+    if (found->parameters >= 1 && next_alpha < alphas.size()) alpha = alphas[next_alpha++];
+    if (found->parameters >= 2 && next_beta < betas.size()) beta = betas[next_beta++];
     list.push_back([apply = found->apply, alpha, beta](Expr x) { return apply(x, alpha, beta); });
   }
   return list;

@@ -25,7 +25,8 @@ struct Forest {
   std::vector<bool> missing_is_yes = {};
   std::vector<std::vector<double>> members = {};  ///< the values that each node with Mode::member accepts
   std::vector<int64_t> roots = {};
-  std::vector<double> weights = {};  ///< [leaves, targets]
+  ReduceFn how = ReduceFn::sum;      ///< how the trees' results are combined
+  std::vector<double> weights = {};  ///< [leaves, targets]; infinite if min and max must skip a leaf without a weight
   int64_t targets = 1, features = 0;
 
   size_t nodes() const { return mode.size(); }
@@ -131,15 +132,22 @@ ReduceFn aggregate(Call& c, const std::string& name) {
   c.fail("E145", cat("aggregate_function '", printable(name), "' is not SUM, AVERAGE, MIN or MAX"));
 }
 
-/// Returns the combined results of the trees: [rows, targets].
-Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
+/// Returns the weight of a leaf for a target that it does not list; it has no effect if other leaves list the target.
+double no_weight(const Forest& f) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return f.how == ReduceFn::min ? infinity : f.how == ReduceFn::max ? -infinity : 0;
+}
+
+/// Returns the combined results of the trees: [rows, targets]; 0 where no leaf has a weight.
+Expr evaluated(Call& c, const Forest& f, Expr x) {
   if (x.rank() == 1) x = reshape(x, {1, x.dims()[0]});
   if (x.rank() != 2) c.fail("E140", cat("needs x[rows, features], has ", x.value.shape()));
   Dim have = x.dims()[1];
   if (have.is_constant() && have.value() < f.features)
     c.fail("E143", cat("reads feature ", f.features - 1, " of ", have, " in ", x.value.shape()));
   Expr weights = table(c, x.dtype(), {f.leaves(), f.targets}, f.weights);
-  return reduce(how, gather(weights, leaves(c, f, x)), {1}, false);
+  Expr y = reduce(f.how, gather(weights, leaves(c, f, x)), {1}, false);
+  return no_weight(f) == 0 ? y : select(equal(y, no_weight(f)), 0, y);
 }
 
 /// Returns input 0, converted to f32 unless it is f64: onnxruntime compares in these types.
@@ -172,7 +180,7 @@ void check_feature(Call& c, int64_t feature) {
   if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature, ", not in [0, 2^31 - 1)"));
 }
 
-/// Sets all leaf weights to 0. Refuses sizes out of proportion to `listed`, the number of weights in the model.
+/// Clears all leaf weights. Refuses sizes out of proportion to `listed`, the number of weights in the model.
 void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
   constexpr double free = 1 << 20, each = 64;
   if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
@@ -180,7 +188,7 @@ void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t liste
   if (all > free + each * static_cast<double>(listed))
     c.fail("E401", cat("has ", leaves, " leaves for ", targets, " targets, and lists ", listed, " weights only"));
   f.targets = targets;
-  f.weights.assign(leaves * targets, 0);
+  f.weights.assign(leaves * targets, no_weight(f));
 }
 
 /// Reads the nodes of all trees, without the weights of leaves; fills `ids`.
@@ -239,7 +247,8 @@ void read_weights(Call& c, Forest& f, const NodeIds& ids, std::string_view kind,
     if (found == ids.end() || f.mode[found->second] != Mode::leaf || target[i] < 0 || target[i] >= targets)
       c.fail("E143", cat("gives a weight for target ", target[i], " of ", targets, " to node ", nodes[i], " of tree ",
                          trees[i], ", which is not a leaf"));
-    f.weights[f.leaf[found->second] * targets + target[i]] += weight[i];
+    double& w = f.weights[f.leaf[found->second] * targets + target[i]];
+    w = no_weight(f) == 0 ? w + weight[i] : f.how == ReduceFn::min ? std::min(w, weight[i]) : std::max(w, weight[i]);
   }
 }
 
@@ -251,8 +260,10 @@ Expr with_base(Call& c, Expr scores, const std::vector<double>& base) {
 Values tree_regressor(Call& c) {
   NodeIds ids;
   Forest f = read_nodes(c, ids);
+  f.how = aggregate(c, c.text("aggregate_function", "SUM"));
   read_weights(c, f, ids, "target", c.integer("n_targets"));
-  Expr y = evaluated(c, f, features(c), aggregate(c, c.text("aggregate_function", "SUM")));
+  if (f.targets == 1) std::ranges::replace(f.weights, no_weight(f), 0.0);  // as in onnxruntime
+  Expr y = evaluated(c, f, features(c));
   y = convert(with_base(c, y, attribute_numbers(c, "base_values")), DType::f32);
   return {transformed(c, y, post_transform(c))};
 }
@@ -268,7 +279,7 @@ Values tree_classifier(Call& c) {
   auto base = attribute_numbers(c, "base_values"), weights = attribute_numbers(c, "class_weights");
   bool one_class = labels.count() == 2 && !weighed.empty() &&
                    std::ranges::adjacent_find(weighed, std::not_equal_to()) == weighed.end();
-  Expr scores = evaluated(c, f, features(c), ReduceFn::sum);
+  Expr scores = evaluated(c, f, features(c));
   if (!one_class) return classified(c, labels, convert(with_base(c, scores, base), DType::f32));
   bool is_share = std::ranges::all_of(weights, [](double w) { return w >= 0; });
   double boundary = is_share ? 0.5 : 0;
@@ -344,6 +355,10 @@ Values tree_ensemble(Call& c) {
     if (index < 0 || std::cmp_greater_equal(index, limit))
       c.fail("E143", cat("has ", what, " ", index, ", not in [0, ", limit, ")"));
   };
+  constexpr std::array<std::string_view, 4> aggregates = {"AVERAGE", "SUM", "MIN", "MAX"};
+  int64_t how = c.integer("aggregate_function", 1);
+  check(how, aggregates.size(), "aggregate_function");
+  f.how = aggregate(c, std::string(aggregates[how]));
   make_room(c, f, std::ssize(targets), c.integer("n_targets", 1), leaf_count);
   f.leaf.assign(count, 0);
   for (size_t i = 0; i < leaf_count; ++i) {
@@ -367,12 +382,9 @@ Values tree_ensemble(Call& c) {
   }
   read_members(c, f);
   expand_members(f);
-  constexpr std::array<std::string_view, 4> aggregates = {"AVERAGE", "SUM", "MIN", "MAX"};
-  int64_t how = c.integer("aggregate_function", 1);
-  check(how, aggregates.size(), "aggregate_function");
   int64_t transform = c.integer("post_transform", 0);
   check(transform, 5, "post_transform");
-  Expr y = evaluated(c, f, arg(c, 0), aggregate(c, std::string(aggregates[how])));
+  Expr y = evaluated(c, f, arg(c, 0));
   return {transformed(c, y, static_cast<PostTransform>(transform))};
 }
 
