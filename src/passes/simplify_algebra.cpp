@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/simplify_algebra.h"
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 
+#include "ops/wide.h"
 #include "passes/match.h"
 #include "passes/rules.h"
 
@@ -22,6 +25,21 @@ bool inverse_is_exact(const Bindings& bound) {
   double number = *splat_number(bound.values[c_index]);
   return is_real(bound) && std::fabs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 14;
 }
+
+/// True if x's type has the sum or product of c and d: it is finite, and normal or no smaller than c or d. Terms of
+/// opposite signs stay: x + c - c rounds x.
+bool merge(const Bindings& bound, bool is_sum) {
+  DType type = bound.values[x_index].dtype();
+  double c = *splat_number(bound.values[c_index]), d = *splat_number(bound.values[d_index]);
+  if (!is_real(bound) || (is_sum && std::signbit(c) != std::signbit(d))) return false;
+  double least = type == DType::f16   ? 0x1p-14
+                 : type == DType::f64 ? DBL_MIN
+                                      : FLT_MIN,
+         merged = round_to(type, is_sum ? c + d : c * d);
+  return std::isfinite(merged) && std::fabs(merged) >= std::min({least, std::fabs(c), std::fabs(d)});
+}
+bool factors_merge(const Bindings& bound) { return merge(bound, false); }
+bool terms_merge(const Bindings& bound) { return merge(bound, true); }
 
 bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
 /// True if the number c is about 1 / sqrt(2); exporters write few digits.
@@ -57,8 +75,8 @@ RuleSet algebra() {
       {x + -y, x - y},
       {x - -y, x + y},
       // merge two constants; multiply instead of dividing
-      {x * c * d, x * (c * d), is_real},
-      {x + c + d, x + (c + d), is_real},
+      {x * c * d, x * (c * d), factors_merge},
+      {x + c + d, x + (c + d), terms_merge},
       {x / c, x * reciprocal(c), inverse_is_exact},
       // powers, roots and reciprocals
       {pow(x, 1.0), x},

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Infinities, NaN, -0 and the ends of a type's range: rewritten expressions keep the answers of those that were written."""
+import os
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
+
+import weft
+
+f16, f32, f64 = np.float16, np.float32, np.float64
+
+
+def run(nodes, feeds, constants=None):
+    """Returns y on the CPU; `nodes` are (operator, inputs, output, attributes)."""
+    ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
+    steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
+    fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
+    graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return weft.compile(model.SerializeToString(), device="cpu").run(feeds)["y"]
+
+
+@pytest.mark.parametrize(("op", "dtype", "c", "d", "x"), [
+    ("Mul", f16, 300, 300, (0, 0.001, 0.5, 1)),
+    ("Mul", f16, 1e-4, 1e-4, (0, 60000, 30000)),
+    ("Mul", f32, 1e30, 1e30, (0, 1e-40, 1e-30)),
+    ("Mul", f32, 1e-30, 1e-20, (0, 1e38, 1e20)),
+    ("Mul", f64, 1e200, 1e200, (0, 1e-300, 1e-200)),
+    ("Add", f16, 40000, 40000, (-60000, -30000)),
+    ("Add", f32, 3e38, 3e38, (-3e38, -1)),
+    ("Add", f32, 12582912, -12582912, (0.2, 1.5, 2.5, -3.49, 1e-3)),  # rounds to whole numbers
+])
+def test_two_constants(op, dtype, c, d, x):
+    x, c, d = np.array(x, dtype), dtype(c), dtype(d)
+    y = run([(op, "x c", "t", {}), (op, "t d", "y", {})], {"x": x}, {"c": c, "d": d})
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_allclose(y, x * c * d if op == "Mul" else x + c + d, rtol=2e-3 if dtype == f16 else 1e-6)
