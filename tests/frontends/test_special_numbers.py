@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 import weft
 
 f16, f32, f64 = np.float16, np.float32, np.float64
+INF = float("inf")
 
 
 def run(nodes, feeds, constants=None):
@@ -41,3 +42,14 @@ def test_two_constants(op, dtype, c, d, x):
     y = run([(op, "x c", "t", {}), (op, "t d", "y", {})], {"x": x}, {"c": c, "d": d})
     with np.errstate(over="ignore", under="ignore"):
         np.testing.assert_allclose(y, x * c * d if op == "Mul" else x + c + d, rtol=2e-3 if dtype == f16 else 1e-6)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("before", ["Identity", "Abs", "Neg", "Reciprocal"])
+def test_roots(exponent, before):
+    x = np.array([-INF, -2, -0.0, 0, 4, INF, np.nan], f32)
+    y = run([(before, "x", "t", {}), ("Pow", "t c", "r", {}), ("Reciprocal", "r", "y", {})], {"x": x}, {"c": f32(exponent)})
+    with np.errstate(all="ignore"):
+        t = {"Identity": np.array, "Abs": np.abs, "Neg": np.negative, "Reciprocal": np.reciprocal}[before](x)
+        wanted = 1 / np.power(t, np.full(7, exponent, f32))  # the reciprocal shows the sign of 0
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
