@@ -53,3 +53,48 @@ def test_roots(exponent, before):
         t = {"Identity": np.array, "Abs": np.abs, "Neg": np.negative, "Reciprocal": np.reciprocal}[before](x)
         wanted = 1 / np.power(t, np.full(7, exponent, f32))  # the reciprocal shows the sign of 0
     np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
+def attention(scores, q, k, v):
+    """Returns softmax(scores(q k^T)) v in f64."""
+    s = scores(np.einsum("bhqd,bhkd->bhqk", q.astype(f64), k.astype(f64)))
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v.astype(f64)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+@pytest.mark.parametrize("garbage", [INF, np.nan])
+def test_hidden_keys_hold_garbage(rank, garbage):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 3, n, 16)).astype(f32) for n in (5, 9, 9))
+    k[:, :, -2:] = garbage
+    mask = rng.random({1: (9,), 2: (5, 9), 4: (2, 1, 5, 9)}[rank]) < 0.7
+    mask[..., 0], mask[..., -2:] = True, False
+    if rank == 4:
+        mask[1, 0, 2] = False  # all keys are hidden: NaN
+    nodes = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s", {}), ("Where", "m s low", "h", {}),
+             ("Softmax", "h", "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    y = run(nodes, {"q": q, "k": k, "v": v, "m": mask}, {"low": f32(-INF)})
+    with np.errstate(invalid="ignore"):
+        wanted = attention(lambda s: np.where(mask, s, -INF), q, k, v)
+    assert np.isnan(wanted).sum() == (rank == 4) * 3 * 16
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", ["m n", "m +", "+ m", "m + n"])
+def test_masks_meet(steps):
+    """Scores are masked twice, or masked and added to; NaN where a mask hides all keys."""
+    rng = np.random.default_rng(1)
+    feeds = {name: rng.standard_normal((1, 2, n, 16)).astype(f32) for name, n in (("q", 5), ("k", 9), ("v", 9))}
+    feeds |= {"b": rng.standard_normal((5, 9)).astype(f32), "m": rng.random((5, 9)) < 0.7, "n": rng.random((1, 2, 1, 9)) < 0.7}
+    feeds["m"][3] = False
+    nodes, last = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s", {})], "s"
+    for step in steps.split():
+        nodes.append(("Add", f"{last} b", f"{last}s", {}) if step == "+" else ("Where", f"{step} {last} low", f"{last}s", {}))
+        last += "s"
+    nodes += [("Softmax", last, "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    y = run(nodes, feeds, {"low": f32(-INF)})
+    seen = feeds["m"] & (feeds["n"] if "n" in steps else True)
+    with np.errstate(invalid="ignore"):
+        wanted = attention(lambda s: np.where(seen, s + (feeds["b"] if "+" in steps else 0), -INF), *(feeds[name] for name in "qkv"))
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
