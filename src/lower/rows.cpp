@@ -205,7 +205,8 @@ void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& regi
 
 void emit_row_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc) {
   region.outputs = split_outputs(region).after;
-  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc, shape.order);
+  bool drops_axes = shape.output.dims.size() < shape.order.size();  // a reduction without keep
+  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc, drops_axes ? std::vector<size_t>{} : shape.order);
   kernel.line("    });");
 }
 

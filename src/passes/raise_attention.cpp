@@ -2,6 +2,7 @@
 #include "passes/raise_attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "ops/build.h"
@@ -18,7 +19,7 @@ struct Scores {
   Value q, kt;
   std::vector<int64_t> order = {};  // the permutation that makes k of kt
   double scale = 1, softcap = 0;
-  std::optional<Value> mask = {};  // added to the scores
+  std::optional<Value> mask = {};  // as for Attention
 };
 
 /// Matches scale * dot(q, kt), also with a soft cap or with scales on the operands, which may be before a transpose.
@@ -91,8 +92,13 @@ std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
       scores->mask = reshaped_mask(module, *scores->mask, value.def->inputs[0].dims(), value.dims());
     return scores;
   }
-  auto with = [&](std::optional<Scores> scores, Value mask) {
-    scores->mask = scores->mask ? apply(module, Fn::add, {*scores->mask, mask}) : mask;
+  auto with = [&](std::optional<Scores> scores, Value mask, double hidden = 0) {
+    auto added = [&](Value m, double low) {
+      auto number = [&](double x) { return constant(module, value.dtype(), x); };
+      return m.dtype() == DType::boolean ? apply(module, Fn::select, {m, number(0), number(low)}) : m;
+    };
+    if (scores->mask) scores->mask = apply(module, Fn::add, {added(*scores->mask, -INFINITY), added(mask, hidden)});
+    else scores->mask = std::isinf(hidden) ? mask : added(mask, hidden);
     return scores;
   };
   if (Instruction* sum = as_fn(value, Fn::add)) {
@@ -106,8 +112,7 @@ std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
     if (!hidden || *hidden > as_good_as_minus_infinity) return std::nullopt;
     auto scores = match_masked(module, select->inputs[1], depth - 1);
     if (!scores) return std::nullopt;
-    Value zero = constant(module, value.dtype(), 0), low = constant(module, value.dtype(), *hidden);
-    return with(scores, apply(module, Fn::select, {without_broadcast(select->inputs[0]), zero, low}));
+    return with(scores, without_broadcast(select->inputs[0]), *hidden);
   }
   return std::nullopt;
 }
@@ -130,13 +135,15 @@ bool are_private(Value probabilities, Instruction* softmax, const Instruction* d
          std::ranges::all_of(softmax->users, [&](Instruction* u) { return u == test || u == probabilities.def; });
 }
 
-/// Returns offset if the mask is 0 where column <= row + offset, hides all other columns, and every row sees a column.
+/// Returns offset if the mask shows columns <= row + offset, hides all other columns, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
-  if (!select || mask.rank() < 2) return std::nullopt;
-  auto seen = splat_number(select->inputs[1]), hidden = splat_number(select->inputs[2]);
-  if (seen != 0.0 || !hidden || *hidden > as_good_as_minus_infinity) return std::nullopt;
-  auto offset = lower_triangle(select->inputs[0]);
+  bool is_added = mask.dtype() != DType::boolean;
+  if (mask.rank() < 2 || (is_added && !select)) return std::nullopt;
+  auto hidden = is_added ? splat_number(select->inputs[2]) : -INFINITY;
+  if (is_added && (splat_number(select->inputs[1]) != 0.0 || !hidden || *hidden > as_good_as_minus_infinity))
+    return std::nullopt;
+  auto offset = lower_triangle(is_added ? select->inputs[0] : mask);
   return offset && offset->lower_bound() >= 0 ? offset : std::nullopt;
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/simplify_algebra.h"
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 
+#include "ops/reduce.h"
+#include "ops/wide.h"
 #include "passes/match.h"
 #include "passes/rules.h"
 
@@ -22,6 +26,36 @@ bool inverse_is_exact(const Bindings& bound) {
   double number = *splat_number(bound.values[c_index]);
   return is_real(bound) && std::fabs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 14;
 }
+
+/// True if x's type has the sum or product of c and d: it is finite, and normal or no smaller than c or d. Terms of
+/// opposite signs stay: x + c - c rounds x.
+bool merge(const Bindings& bound, bool is_sum) {
+  DType type = bound.values[x_index].dtype();
+  double c = *splat_number(bound.values[c_index]), d = *splat_number(bound.values[d_index]);
+  if (!is_real(bound) || (is_sum && std::signbit(c) != std::signbit(d))) return false;
+  double least = type == DType::f16   ? 0x1p-14
+                 : type == DType::f64 ? DBL_MIN
+                                      : FLT_MIN,
+         merged = round_to(type, is_sum ? c + d : c * d);
+  return std::isfinite(merged) && std::fabs(merged) >= std::min({least, std::fabs(c), std::fabs(d)});
+}
+bool factors_merge(const Bindings& bound) { return merge(bound, false); }
+bool terms_merge(const Bindings& bound) { return merge(bound, true); }
+
+/// True if all elements are known to be at least +0, or NaN.
+bool is_never_negative(Value value, int depth = 8) {
+  const Instruction& i = *value.def;
+  if (auto number = splat_number(value)) return !std::signbit(*number);
+  auto is_fine = [&](size_t at) { return depth > 0 && is_never_negative(i.inputs[at], depth - 1); };
+  if (is_view(i) || i.is<Convert>() || as_fn(value, Fn::reciprocal)) return is_fine(0);
+  if (const auto* op = i.as<Reduce>()) return (op->fn == ReduceFn::sum || op->fn == ReduceFn::mean) && is_fine(0);
+  if (as_fn(value, Fn::max)) return splat_number(i.inputs[0]) > 0.0 || splat_number(i.inputs[1]) > 0.0;
+  bool is_product = as_fn(value, Fn::mul);
+  if (as_fn(value, Fn::abs) || (is_product && i.inputs[0] == i.inputs[1])) return true;
+  return (is_product || as_fn(value, Fn::add) || as_fn(value, Fn::div)) && is_fine(0) && is_fine(1);
+}
+/// True for a root that needs no care for -infinity and -0.
+bool is_plain_root(const Bindings& bound) { return is_never_negative(bound.values[x_index]); }
 
 bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
 /// True if the number c is about 1 / sqrt(2); exporters write few digits.
@@ -57,15 +91,17 @@ RuleSet algebra() {
       {x + -y, x - y},
       {x - -y, x + y},
       // merge two constants; multiply instead of dividing
-      {x * c * d, x * (c * d), is_real},
-      {x + c + d, x + (c + d), is_real},
+      {x * c * d, x * (c * d), factors_merge},
+      {x + c + d, x + (c + d), terms_merge},
       {x / c, x * reciprocal(c), inverse_is_exact},
       // powers, roots and reciprocals
       {pow(x, 1.0), x},
       {pow(x, 2.0), x * x},
       {pow(x, 3.0), x * x * x},
-      {pow(x, 0.5), sqrt(x)},
-      {pow(x, -0.5), rsqrt(x)},
+      {pow(x, 0.5), sqrt(x), is_plain_root},
+      {pow(x, 0.5), select(equal(x, -INFINITY), INFINITY, abs(sqrt(x)))},
+      {pow(x, -0.5), rsqrt(x), is_plain_root},
+      {pow(x, -0.5), select(equal(x, -INFINITY), 0.0, abs(rsqrt(x)))},
       {pow(x, -1.0), reciprocal(x)},
       {1.0 / x, reciprocal(x), is_real},
       {reciprocal(sqrt(x)), rsqrt(x)},

@@ -15,6 +15,7 @@ NODES = {  # output -> its nodes: a reduction or norm of x[n, 6, h, w], mostly b
     "last": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("Abs", "_", {}), ("ReduceMean", "_ middle", {"keepdims": 0}), ("Sigmoid", "_", {})],
     "largest": [("Neg", "x", {}), ("ReduceMax", "_ pixels", {"keepdims": 0}), ("Relu", "_", {})],
     "length": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("ReduceL2", "_ middle", {"keepdims": 1}), ("Sqrt", "_", {})],
+    "across": [("Transpose", "x", {"perm": [0, 1, 3, 2]}), ("ReduceSum", "_ third", {"keepdims": 0}), ("CumSum", "_ second", {})],
     "norm": [("Abs", "x", {}), ("LayerNormalization", "_ gain", {"axis": 1, "epsilon": 1e-2}), ("Sigmoid", "_", {})],
     "group": [("GroupNormalization", "x scale scale", {"num_groups": 2, "epsilon": 1e-2}), ("Relu", "_", {})],
     "instance": [("InstanceNormalization", "x six six", {"epsilon": 1e-2}), ("Tanh", "_", {})],
@@ -25,7 +26,8 @@ PARTS = ["reduce_mean", "reduce_max", "reduce_sum", "layer_norm", "softmax", "ar
 
 
 def model(wanted, dims):
-    constants = {"pixels": np.array([2, 3], np.int64), "middle": np.array([1, 2], np.int64), "flat": np.array([0, -1], np.int64),
+    constants = {"pixels": np.array([2, 3], np.int64), "middle": np.array([1, 2], np.int64), "third": np.array([3], np.int64), "second": np.array(2, np.int64),
+                 "flat": np.array([0, -1], np.int64),
                  "ten": np.array(10, np.float32), "scale": np.linspace(0.5, 2, 2, dtype=np.float32),
                  "six": np.linspace(0.5, 2, 6, dtype=np.float32), "gain": np.array(0.75, np.float32)}
     nodes, outputs = [], []

@@ -423,6 +423,14 @@ def test_out_arrays():
         model.run({"x": x}, out={"z": x})
 
 
+def test_negative_views_of_torch():
+    torch = pytest.importorskip("torch")
+    model, x = doubler().compile(device="cpu"), torch.arange(8.0).reshape(2, 4)._neg_view()
+    np.testing.assert_array_equal(model(x), -2 * np.arange(8.0).reshape(2, 4))
+    with pytest.raises(weft.UsageError, match="E310"):
+        model(x, out=x)
+
+
 def squash_model(attributes=""):
     graph = weft.Graph("squashed")
     return graph, graph.input("x", "f32[n,3]"), f"mine:Squash {{{attributes}}}" if attributes else "mine:Squash"

@@ -401,6 +401,17 @@ def unit_vectors(d):
     return d.add("MatMul", y, d.weight(d.array((heads * wide, 3)) / f32(8)))
 
 
+# --- sums along the axis that is dense in memory, on GPUs
+
+
+def turned_sum(d):
+    """Returns a reduction over an axis that is not dense; another operator reads it."""
+    x = d.input(d.random.choice([(5, 16), (2, 5, 8), (2, 3, 5, 17)]))
+    turned = d.add("Transpose", x, perm=[*range(x.rank - 2), x.rank - 1, x.rank - 2], exact=True)
+    y = d.add(d.random.choice(("ReduceSum", "ReduceMax")), turned, np.array([-1], np.int64), keepdims=d.random.randrange(2), exact=True)
+    return d.add("CumSum", y, np.array(0, np.int64))
+
+
 # --- few long rows: many blocks of a GPU share each row
 
 
@@ -440,5 +451,5 @@ ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
-    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, long_rows,
+    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, turned_sum, long_rows,
 ]

@@ -86,6 +86,7 @@ def memory():
     wanted = model(x)
     y = run(x)
     check("weft.compile(...)(cuda tensor)", close(y, wanted, 1e-3))
+    check("a negative view", close(run(x._neg_view()), model(-x), 1e-3))
     before = torch.cuda.memory_allocated()
     kept = [run(x) for _ in range(4)]
     torch.cuda.synchronize()

@@ -142,6 +142,7 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
         value = value.astype(value.dtype.newbyteorder("="))
     elif hasattr(value, "detach"):
         value = value.detach()
+        value = value.resolve_neg() if hasattr(value, "resolve_neg") else value
     if port.is_donated and _library(value) == "numpy" and not value.flags.writeable:
         what = f"input '{port.name}' is donated, but its array cannot be written to"
         raise UsageError(f"error[E310]: {what}", code="E310", hint="give a copy")
@@ -259,7 +260,7 @@ def _checked_out(array: Any, port: Port) -> Any:
     flags = getattr(array, "flags", None)
     is_numpy = _library(array) == "numpy"
     contiguous = flags.c_contiguous and flags.writeable if is_numpy else getattr(array, "is_contiguous", lambda: True)()
-    if not hasattr(array, "__dlpack__") or not contiguous:
+    if not hasattr(array, "__dlpack__") or not contiguous or getattr(array, "is_neg", bool)():
         what = f"the array for output '{port.name}' cannot be written to as it lies"
         raise UsageError(f"error[E310]: {what}", "E310", hint="give a contiguous, writeable array in host memory")
     if not is_numpy or port.dtype not in _narrow.TYPES:

@@ -62,9 +62,9 @@ def _place(value: Any, port: Port, what: str, gpu: int, stream: int) -> tuple[in
         where = "in host memory" if number is None else f"on GPU {number}"
         raise _refuse(f"{what} '{port.name}' is {where}, the model is on GPU {gpu}", "put all arrays of a call on that GPU")
     if _library(value) == "torch":
-        value = value.detach()
+        value = value.detach().resolve_neg() if what == "input" else value
         dtype, address, sizes = _NAMES.get(str(value.dtype), str(value.dtype)), value.data_ptr(), value.shape
-        is_contiguous = value.is_contiguous()
+        is_contiguous = value.is_contiguous() and not value.is_neg()
     else:
         ahead = stream or (1 if value.__dlpack_device__()[0] == _CUDA else 0)
         try:

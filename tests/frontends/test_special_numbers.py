@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Infinities, NaN, -0 and the ends of a type's range: rewritten expressions keep the answers of those that were written."""
+import os
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
+
+import weft
+
+f16, f32, f64 = np.float16, np.float32, np.float64
+INF = float("inf")
+
+
+def run(nodes, feeds, constants=None):
+    """Returns y on the CPU; `nodes` are (operator, inputs, output, attributes)."""
+    ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
+    steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
+    fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
+    graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return weft.compile(model.SerializeToString(), device="cpu").run(feeds)["y"]
+
+
+@pytest.mark.parametrize(("op", "dtype", "c", "d", "x"), [
+    ("Mul", f16, 300, 300, (0, 0.001, 0.5, 1)),
+    ("Mul", f16, 1e-4, 1e-4, (0, 60000, 30000)),
+    ("Mul", f32, 1e30, 1e30, (0, 1e-40, 1e-30)),
+    ("Mul", f32, 1e-30, 1e-20, (0, 1e38, 1e20)),
+    ("Mul", f64, 1e200, 1e200, (0, 1e-300, 1e-200)),
+    ("Add", f16, 40000, 40000, (-60000, -30000)),
+    ("Add", f32, 3e38, 3e38, (-3e38, -1)),
+    ("Add", f32, 12582912, -12582912, (0.2, 1.5, 2.5, -3.49, 1e-3)),  # rounds to whole numbers
+])
+def test_two_constants(op, dtype, c, d, x):
+    x, c, d = np.array(x, dtype), dtype(c), dtype(d)
+    y = run([(op, "x c", "t", {}), (op, "t d", "y", {})], {"x": x}, {"c": c, "d": d})
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_allclose(y, x * c * d if op == "Mul" else x + c + d, rtol=2e-3 if dtype == f16 else 1e-6)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("before", ["Identity", "Abs", "Neg", "Reciprocal"])
+def test_roots(exponent, before):
+    x = np.array([-INF, -2, -0.0, 0, 4, INF, np.nan], f32)
+    y = run([(before, "x", "t", {}), ("Pow", "t c", "r", {}), ("Reciprocal", "r", "y", {})], {"x": x}, {"c": f32(exponent)})
+    with np.errstate(all="ignore"):
+        t = {"Identity": np.array, "Abs": np.abs, "Neg": np.negative, "Reciprocal": np.reciprocal}[before](x)
+        wanted = 1 / np.power(t, np.full(7, exponent, f32))  # the reciprocal shows the sign of 0
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
+def attention(scores, q, k, v):
+    """Returns softmax(scores(q k^T)) v in f64."""
+    s = scores(np.einsum("bhqd,bhkd->bhqk", q.astype(f64), k.astype(f64)))
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v.astype(f64)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+@pytest.mark.parametrize("garbage", [INF, np.nan])
+def test_hidden_keys_hold_garbage(rank, garbage):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 3, n, 16)).astype(f32) for n in (5, 9, 9))
+    k[:, :, -2:] = garbage
+    mask = rng.random({1: (9,), 2: (5, 9), 4: (2, 1, 5, 9)}[rank]) < 0.7
+    mask[..., 0], mask[..., -2:] = True, False
+    if rank == 4:
+        mask[1, 0, 2] = False  # all keys are hidden: NaN
+    nodes = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s", {}), ("Where", "m s low", "h", {}),
+             ("Softmax", "h", "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    y = run(nodes, {"q": q, "k": k, "v": v, "m": mask}, {"low": f32(-INF)})
+    with np.errstate(invalid="ignore"):
+        wanted = attention(lambda s: np.where(mask, s, -INF), q, k, v)
+    assert np.isnan(wanted).sum() == (rank == 4) * 3 * 16
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", ["m n", "m +", "+ m", "m + n"])
+def test_masks_meet(steps):
+    """Scores are masked twice, or masked and added to; NaN where a mask hides all keys."""
+    rng = np.random.default_rng(1)
+    feeds = {name: rng.standard_normal((1, 2, n, 16)).astype(f32) for name, n in (("q", 5), ("k", 9), ("v", 9))}
+    feeds |= {"b": rng.standard_normal((5, 9)).astype(f32), "m": rng.random((5, 9)) < 0.7, "n": rng.random((1, 2, 1, 9)) < 0.7}
+    feeds["m"][3] = False
+    nodes, last = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s", {})], "s"
+    for step in steps.split():
+        nodes.append(("Add", f"{last} b", f"{last}s", {}) if step == "+" else ("Where", f"{step} {last} low", f"{last}s", {}))
+        last += "s"
+    nodes += [("Softmax", last, "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    y = run(nodes, feeds, {"low": f32(-INF)})
+    seen = feeds["m"] & (feeds["n"] if "n" in steps else True)
+    with np.errstate(invalid="ignore"):
+        wanted = attention(lambda s: np.where(seen, s + (feeds["b"] if "+" in steps else 0), -INF), *(feeds[name] for name in "qkv"))
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
