@@ -540,8 +540,8 @@ def gpu_blocks(rows, page):
     """Returns a table of products of few rows with weights of few bits: their speed as a share of the speed of a copy."""
     rows = [row for row in rows if row["what"] == "product with few-bit weights on a GPU"]
     rows = list(best(rows, lambda row: json.dumps(row["of"])).values())
-    lines = [[f"{row['of']['k']} x {row['of']['n']}", row["of"]["bits"], row["of"]["rows"], number(row["values"]["us"]), ratio(row["values"]["of_copy"])] for row in rows]
-    return table(["k x n", "bits", "rows", "microseconds", "share of copy speed"], lines) + sources(rows, page)
+    lines = [[f"{row['of']['k']} x {row['of']['n']}", row["of"]["bits"], row["of"]["rows"], number(row["values"]["us"]), ratio(row["values"]["of_copy"]), ratio(row["values"].get("of_equal_copy"))] for row in rows]
+    return table(["k x n", "bits", "rows", "microseconds", "share of copy speed", "of copies of equal size"], lines) + sources(rows, page)
 
 
 def gpu_tiles(rows, page):

@@ -15,7 +15,7 @@ NODES = {  # output -> its nodes: a reduction or norm of x[n, 6, h, w], mostly b
     "last": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("Abs", "_", {}), ("ReduceMean", "_ middle", {"keepdims": 0}), ("Sigmoid", "_", {})],
     "largest": [("Neg", "x", {}), ("ReduceMax", "_ pixels", {"keepdims": 0}), ("Relu", "_", {})],
     "length": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("ReduceL2", "_ middle", {"keepdims": 1}), ("Sqrt", "_", {})],
-    "across": [("Transpose", "x", {"perm": [0, 1, 3, 2]}), ("ReduceSum", "_ third", {"keepdims": 0}), ("CumSum", "_ second", {})],
+    "across": [("Transpose", "x", {"perm": [0, 1, 3, 2]}), ("Sigmoid", "_", {}), ("ReduceSum", "_ third", {"keepdims": 0}), ("CumSum", "_ second", {})],
     "norm": [("Abs", "x", {}), ("LayerNormalization", "_ gain", {"axis": 1, "epsilon": 1e-2}), ("Sigmoid", "_", {})],
     "group": [("GroupNormalization", "x scale scale", {"num_groups": 2, "epsilon": 1e-2}), ("Relu", "_", {})],
     "instance": [("InstanceNormalization", "x six six", {"epsilon": 1e-2}), ("Tanh", "_", {})],

@@ -406,8 +406,9 @@ def unit_vectors(d):
 
 def turned_sum(d):
     """Returns a reduction over an axis that is not dense; another operator reads it."""
-    x = d.input(d.random.choice([(5, 16), (2, 5, 8), (2, 3, 5, 17)]))
+    x = d.input(d.random.choice([(5, 16), (1, 16), (2, 5, 8), (2, 3, 5, 17)]))
     turned = d.add("Transpose", x, perm=[*range(x.rank - 2), x.rank - 1, x.rank - 2], exact=True)
+    turned = d.add("Abs", turned, exact=True) if d.chance(0.7) else turned
     y = d.add(d.random.choice(("ReduceSum", "ReduceMax")), turned, np.array([-1], np.int64), keepdims=d.random.randrange(2), exact=True)
     return d.add("CumSum", y, np.array(0, np.int64))
 
