@@ -18,6 +18,7 @@ import gpu
 import numpy as np
 import onnx
 import torch
+from gpu_peers import captured, in_turns
 from onnx import TensorProto, helper
 
 SHAPES = [(4096, 4096), (4096, 14336), (8192, 28672)]
@@ -54,21 +55,9 @@ def copy_speed(size, count):
     """Returns the GB/s of copies that move `size` bytes each, `count` of them in a CUDA graph: the faster of memcpy and an
     elementwise kernel."""
     pairs = [torch.zeros(2, size // 16, dtype=torch.int64, device="cuda") for _ in range(count)]
-    times = []
-    for copy in (lambda pair: pair[1].copy_(pair[0]), lambda pair: torch.bitwise_not(pair[0], out=pair[1])):
-        copy(pairs[0])
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for pair in pairs:
-                copy(pair)
-        for _ in range(30):
-            begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-            begin.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            times.append(begin.elapsed_time(end))
-    return size * count / min(times) / 1e6
+    ways = lambda pair: pair[1].copy_(pair[0]), lambda pair: torch.bitwise_not(pair[0], out=pair[1])
+    chains = [captured(lambda copy=copy: [copy(pair) for pair in pairs]) for copy in ways]
+    return size * count / min(in_turns(chains)) / 1e6
 
 
 def main():

@@ -176,7 +176,9 @@ def in_turns(runs, rounds=11, milliseconds=20):
         torch.cuda.synchronize()
         return begin.elapsed_time(end) / count
 
-    counts = [max(1, round(milliseconds / burst(run, 3))) for run in runs for _ in (burst(run, 3),)]
+    for run in runs:
+        burst(run, 3)
+    counts = [max(1, round(milliseconds / burst(run, 3))) for run in runs]
     times = [[] for _ in runs]
     for turn in range(rounds):
         for at in range(len(runs)):
