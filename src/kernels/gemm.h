@@ -99,6 +99,19 @@ struct Block {
   const typename Mac::Unit* zeros = nullptr;
 };
 
+/// True if the block's part of B stays in the cache while tiles of rows are computed one after another.
+template <class Mac, GemmTile tile>
+WEFT_INLINE bool is_small(const Block<Mac>& block, const BlockStep& step) {
+  constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
+  const i64 units = tasks::ceil_div(block.cols, tile.nr()) * step.segments * step.length;
+  return units * unit_bytes <= (block.far ? 16384 : tile.near);
+}
+/// Returns MicroCall::ahead: few rows do not hide the loads of a panel.
+template <GemmTile tile>
+WEFT_INLINE i64 panel_ahead(i64 rows) {
+  return rows <= tile.few_rows() ? 4096 : tile.ahead;
+}
+
 /// Prefetches the next panel (of this step, of the next step, or of the columns after this block) while the tile at
 /// `row`, number `index` of its block, is computed. If fetches are spread, each iteration of the inner loop prefetches
 /// one cache line of the next panel, from the second tile on; the first tile fetches the current panel, which is not in
@@ -247,11 +260,10 @@ WEFT_INLINE void multiply_even_rows(const Block<Mac>& block, const BlockStep& st
   alignas(64) Acc sums[tile.mr * wide];
   const AmxTiles<true> tiles;
   const i64 all_rows = block.rows, cols = block.cols, panel_units = block.panel_units, segments = step.segments,
-            run_steps = step.length / side, offset = step.offset,
-            panels_bytes = ceil_div(cols, wide) * segments * step.length * unit_bytes;
+            run_steps = step.length / side, offset = step.offset;
   const auto* const b = block.b + step.panel_unit * wide * Mac::group;
-  const bool small = panels_bytes <= (block.far ? 16384 : tile.near), fetch = block.far && !small;
-  const i64 group = small ? tasks::round_up(cols, wide) : wide, ahead = all_rows <= tile.few_rows() ? 4096 : tile.ahead;
+  const bool small = is_small<Mac, tile>(block, step), fetch = block.far && !small;
+  const i64 group = small ? tasks::round_up(cols, wide) : wide, ahead = panel_ahead<tile>(all_rows);
   WaitingRows<Acc, Finish> waiting{finish, most(ceil_div(tile.mr, most(segments * run_steps, 1)), 4), wide};
   WEFT_NO_UNROLL for (i64 col0 = 0; col0 < cols; col0 += group) {
     const i64 end = least(col0 + group, cols);
@@ -312,17 +324,15 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   [[maybe_unused]] const AmxTiles<tile.amx> tiles;
   [[maybe_unused]] Acc terms[Mac::header > 0 ? tasks::max_rows(tile) : 1];
   [[maybe_unused]] Near near;
-  constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
   const i64 panels = tasks::ceil_div(block.cols, tile.nr()), units = step.segments * step.length;
-  const bool is_thin = thin && block.rows == 1;
-  const bool small = !Near::used && panels * units * unit_bytes <= (block.far ? 16384 : tile.near);
+  const bool is_thin = thin && block.rows == 1, small = !Near::used && is_small<Mac, tile>(block, step);
   if constexpr (Mac::header > 0) make_row_terms<Mac, tile>(block, step, pointers, terms);
   const i64 group = small || is_thin ? panels * tile.nr() : tile.nr();
   const i64 stride = block.sums ? block.stride : wide;
   const auto panel_of = [&](i64 col) WEFT_LAMBDA {
     return block.b + (col * block.panel_units + (Mac::header + step.panel_unit) * tile.nr()) * Mac::group;
   };
-  const i64 ahead = Near::used ? 0 : block.rows <= tile.few_rows() ? 4096 : tile.ahead;
+  const i64 ahead = Near::used ? 0 : panel_ahead<tile>(block.rows);
   MicroCall<typename Near::Near> call{
       .segments = step.segments, .stride = stride, .zeros = block.zeros, .first = step.first};
   const i64 steps = most(step.segments * ceil_div(step.length, tasks::amx_side), 1);

@@ -137,13 +137,14 @@ bool are_private(Value probabilities, Instruction* softmax, const Instruction* d
 
 /// Returns offset if the mask shows columns <= row + offset, hides all other columns, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
-  Instruction* select = as_fn(mask, Fn::select);
-  bool is_added = mask.dtype() != DType::boolean;
-  if (mask.rank() < 2 || (is_added && !select)) return std::nullopt;
-  auto hidden = is_added ? splat_number(select->inputs[2]) : -INFINITY;
-  if (is_added && (splat_number(select->inputs[1]) != 0.0 || !hidden || *hidden > as_good_as_minus_infinity))
-    return std::nullopt;
-  auto offset = lower_triangle(is_added ? select->inputs[0] : mask);
+  if (mask.rank() < 2) return std::nullopt;
+  if (mask.dtype() != DType::boolean) {
+    Instruction* select = as_fn(mask, Fn::select);
+    auto hidden = select ? splat_number(select->inputs[2]) : std::nullopt;
+    if (!hidden || *hidden > as_good_as_minus_infinity || splat_number(select->inputs[1]) != 0.0) return std::nullopt;
+    mask = select->inputs[0];
+  }
+  auto offset = lower_triangle(mask);
   return offset && offset->lower_bound() >= 0 ? offset : std::nullopt;
 }
 

@@ -33,11 +33,9 @@ bool merge(const Bindings& bound, bool is_sum) {
   DType type = bound.values[x_index].dtype();
   double c = *splat_number(bound.values[c_index]), d = *splat_number(bound.values[d_index]);
   if (!is_real(bound) || (is_sum && std::signbit(c) != std::signbit(d))) return false;
-  double least = type == DType::f16   ? 0x1p-14
-                 : type == DType::f64 ? DBL_MIN
-                                      : FLT_MIN,
-         merged = round_to(type, is_sum ? c + d : c * d);
-  return std::isfinite(merged) && std::fabs(merged) >= std::min({least, std::fabs(c), std::fabs(d)});
+  double normal = type == DType::f16 ? 0x1p-14 : type == DType::f64 ? DBL_MIN : FLT_MIN;
+  double merged = round_to(type, is_sum ? c + d : c * d);
+  return std::isfinite(merged) && std::fabs(merged) >= std::min({normal, std::fabs(c), std::fabs(d)});
 }
 bool factors_merge(const Bindings& bound) { return merge(bound, false); }
 bool terms_merge(const Bindings& bound) { return merge(bound, true); }
