@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the same networks and single operators in PyTorch and in Weft on one GPU, in 16-bit floats: medians by the
-device's clock. Single operators take turns, except products of 8-bit floats.
+device's clock. All take turns, except products of 8-bit floats.
 
-  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,odd,attention,rows] [--weft] [--tuned]
+  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,few,gemm8,odd,attention,rows] [--weft] [--tuned]
                             [--out results.jsonl]
 
 --only also takes the other bench models, such as gpt2_decode: PyTorch runs their modules of bench/models/networks.py.
-With --weft, Weft runs the same network, with fixed sizes, before and after PyTorch. With --tuned PyTorch compiles with
-max-autotune, which takes minutes.
+With --weft, Weft runs the same network, with fixed sizes. With --tuned PyTorch compiles with max-autotune, which takes
+minutes.
 
 Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the command line.
 """
@@ -110,35 +110,46 @@ def bert_base_s384(batch):
 NETWORKS = {"resnet50": resnet50, "vit_b_16": vit_b_16, "bert_base": bert_base, "bert_base_s384": bert_base_s384}
 
 
-def weft_network_ms(name, batch):
+def weft_network(name, batch):
+    """Returns a function that runs a bench model with fixed sizes on device memory, on torch's current stream."""
     model, _, seq = name.partition("_s")
     sizes = fill.cases(model)[0] | {"batch": batch} | ({"seq": int(seq)} if seq else {})
-    words = [word for symbol, size in sizes.items() for word in ("--symbol", f"{symbol}={size}")]
-    return gpu.measured(fill.cached(model), "gpu", "f16", words, 0).get("ms")
+    return on_device(Program(fill.cached(model), 0, "f16", sizes, "gpu"), fill.feeds(model, sizes))
+
+
+def on_device(program, feeds):
+    results = [np.array(array) for array in program.run(feeds).values()]
+    return OnDevice(program, feeds, results, queued=True).run
 
 
 def autotuned(network):
     return torch.compile(network, mode="max-autotune-no-cudagraphs")
 
 
-def network_modes(name, batch, weft, compiler=torch.compile):
+def pytorch_ways(name, batch, compiler=torch.compile):
+    """Compiles a network by PyTorch. Returns a row that describes that, and the functions that run the network."""
     make = NETWORKS.get(name) or (lambda size: exported(name, size))
-    row = {"network": name, "batch": batch, "precision": "f16"} | ({"ms": weft_network_ms(name, batch)} if weft else {})
     network, *x = make(batch)
-    row["eager_ms"] = median(lambda: network(*x))
+    row, ways = {"network": name, "batch": batch, "precision": "f16"}, {"eager_ms": lambda: network(*x)}
     try:
-        row["graph_ms"] = median(captured(lambda: network(*x)))
+        ways["graph_ms"] = captured(ways["eager_ms"])
         torch._dynamo.reset()  # otherwise the second batch of a network makes PyTorch compile it for any size
         start = time.time()
         compiled = compiler(network)
         compiled(*x)
         row["torch_compile_s"] = round(time.time() - start, 2)
-        row["compile_graph_ms"] = median(captured(lambda: compiled(*x)))
+        ways["compile_graph_ms"] = captured(lambda: compiled(*x))
     except Exception as problem:  # some networks fail in some modes
         row["torch_failure"] = str(problem)[:300]
-    if weft:
-        row["ms"] = round((row["ms"] + weft_network_ms(name, batch)) / 2, 4)
-    return row
+    return row, ways
+
+
+def network_modes(name, batch, ours, compiler=torch.compile):
+    """Times PyTorch's modes on a network, and Weft's run `ours` if it is given, in turns."""
+    row, ways = pytorch_ways(name, batch, compiler)
+    if ours:
+        ways["ms"] = ours
+    return row | dict(zip(ways, in_turns(list(ways.values())), strict=True))
 
 
 def one_operator(folder, op, shapes, output, name="", inputs=1, **attributes):
@@ -201,8 +212,16 @@ def beside(path, inputs, shape, runs):
     return {"ms": ms, "torch_ms": min(theirs)}
 
 
-def gemms():
-    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096), (64, 8192, 8192), (1, 4096, 14336)):
+SIZES = (4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096), (64, 8192, 8192), (1, 4096, 14336)
+# Weights of language models, times the tokens of a few requests. None is in gpu_tiles.py, to which tiles were fitted.
+FEW_ROWS = (
+    (12, 11008, 4096), (24, 5120, 5120), (40, 18944, 3584), (48, 13824, 5120), (96, 5120, 13824), (112, 2048, 2048),
+    (192, 3584, 3584), (200, 8192, 3072),
+)  # fmt: skip
+
+
+def gemms(sizes=SIZES):
+    for m, n, k in sizes:
         a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
         with tempfile.TemporaryDirectory() as folder:
             path = one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n])
@@ -303,7 +322,7 @@ def rows():
     yield {"copy_tbs": round(4 * y.numel() / median(lambda: y.clone()) / 1e9, 3)}
 
 
-KERNELS = {"gemm": gemms, "gemm8": float8_gemms, "odd": odd_gemms, "attention": attentions, "rows": rows}
+KERNELS = {"gemm": gemms, "few": lambda: gemms(FEW_ROWS), "gemm8": float8_gemms, "odd": odd_gemms, "attention": attentions, "rows": rows}
 
 
 def main():
@@ -321,7 +340,8 @@ def main():
         for name in arguments.only.split(","):
             if name in NETWORKS or name in fill.names():
                 for batch in arguments.batches.split(","):
-                    yield network_modes(name, int(batch), arguments.weft, compiler)
+                    ours = weft_network(name, int(batch)) if arguments.weft else None
+                    yield network_modes(name, int(batch), ours, compiler)
             else:
                 yield from KERNELS[name]()
 

@@ -93,14 +93,17 @@ class RunOptions(ctypes.Structure):
 class Program:
     """A model compiled for a device, with one context. Outputs are views of memory that the next run overwrites."""
 
-    def __init__(self, path, threads, precision, symbols, device="cpu"):
+    def __init__(self, path, threads, precision, symbols, device="cpu", shapes=None):
         self.library = open_library()
         texts = [f"{symbol}={size}".encode() for symbol, size in symbols.items()]
+        shape_texts = [f"{name}={','.join(map(str, shape))}".encode() for name, shape in (shapes or {}).items()]
         options = CompileOptions(
             struct_size=ctypes.sizeof(CompileOptions),
             device=device.encode(),
             threads=threads,
             precision=PRECISIONS[precision],
+            shapes=(c_char_p * len(shape_texts))(*shape_texts),
+            shape_count=len(shape_texts),
             symbols=(c_char_p * len(texts))(*texts),
             symbol_count=len(texts),
         )

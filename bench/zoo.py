@@ -4,7 +4,7 @@
   python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
   python bench/zoo.py --fresh 2026-11-27   # the networks of FRESH["2026-11-27"], which were measured once before any tuning
   python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
-  python bench/zoo.py --gpu --batches 8 --jobs 10 --pytorch bench/results/FILE.jsonl   # with times of PyTorch from rows
+  python bench/zoo.py --gpu --batches 8 --jobs 10   # ten processes compile ahead
 
 On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time divided by the
 peer's. The summary takes the faster peer of each network. On a GPU, Weft reads each network from a `.pt2` file of
@@ -13,7 +13,6 @@ to ONNX, onnxscript.
 """
 
 import argparse
-import json
 import multiprocessing
 import statistics
 import sys
@@ -79,45 +78,36 @@ def exported_program(name, folder):
     return path, "values_0" if is_only else "x"
 
 
-def sizes_of(name, batch, feed):
-    """Returns the option that binds the batch. The file has another name for that size: torch makes its own names."""
-    return ["--shape", f"{feed}={','.join(map(str, zoo.inputs(name, batch).shape))}"]
-
-
 def prepare(name, batches, folder):
-    """Exports a network and compiles its kernels, which then are in Weft's cache."""
-    import gpu
+    """Exports a network, and compiles it by Weft and by PyTorch. The compiled kernels then are in their caches."""
+    import gpu_peers
 
     torch.set_num_threads(2)
-    path, feed = exported_program(name, folder)
+    gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
     for batch in batches:
-        gpu.command("run", path, ["--device", "gpu", "--precision", "f16", "--quiet", *sizes_of(name, batch, feed)])
+        weft_run(name, batch, folder)
+        gpu_peers.pytorch_ways(name, batch)
 
 
-def kept_times(name, batch, files):
-    """Returns PyTorch's times of the newest row of these result files about the network, as flat fields."""
-    rows = [json.loads(line) for file in files for line in Path(file).read_text().splitlines()]
-    mine = [row for row in rows if row["of"].get("network") == name and row["of"]["batch"] == batch]
-    times = max(mine, key=lambda row: row["date"])["peers"]["pytorch"]
-    names = {"compile_s": "torch_compile_s", "failure": "torch_failure"}
-    return {"network": name, "batch": batch, "precision": "f16"} | {names.get(key, key): value for key, value in times.items()}
+def weft_run(name, batch, folder):
+    import gpu_peers
+    from weft_library import Program
+
+    path, feed = exported_program(name, folder)
+    feeds = {feed: zoo.inputs(name, batch).numpy()}  # binds the batch: torch gives that size a name of its own
+    return gpu_peers.on_device(Program(path, 0, "f16", {}, "gpu", {feed: feeds[feed].shape}), feeds)
 
 
 def on_gpu(name, batch, arguments, folder):
     import gpu
     import gpu_peers
 
-    path, feed = exported_program(name, folder)
-    before = gpu.measured(path, "gpu", "f16", sizes_of(name, batch, feed), 0)
-    if "ms" not in before:
-        print(f"{name} batch={batch}: {before['error'][-400:]}", flush=True)
+    gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
+    try:
+        row = gpu_peers.network_modes(name, batch, weft_run(name, batch, folder))
+    except RuntimeError as problem:
+        print(f"{name} batch={batch}: {problem}", flush=True)
         return float("inf")
-    if arguments.pytorch:
-        row = kept_times(name, batch, arguments.pytorch) | {"ms": before["ms"]}
-    else:
-        gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
-        row = gpu_peers.network_modes(name, batch, False)
-        row["ms"] = round((before["ms"] + gpu.measured(path, "gpu", "f16", sizes_of(name, batch, feed), 0)["ms"]) / 2, 5)
     row["ratio"] = row["ms"] / min(row[key] for key in ("eager_ms", "graph_ms", "compile_graph_ms") if key in row)
     gpu.tell("zoo beside PyTorch on a GPU", row, arguments.out)
     return row["ratio"]
@@ -150,7 +140,6 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="how long an engine runs in a round; one run at least")
     parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--pytorch", type=comma, help="with --gpu: result files with PyTorch's times, which are not measured again")
     parser.add_argument("--jobs", type=int, default=1, help="with --gpu: processes that export and compile, before the measurements")
     parser.add_argument("--out", help="append a row of figures for each case to this file")
     return parser.parse_args()
