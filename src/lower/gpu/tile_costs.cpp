@@ -10,11 +10,23 @@ namespace {
 /// Constants of the cost model `hopper_cycles`: rates per cycle (flops, unit_bytes, chip_bytes), else cycles.
 struct TileCosts {
   double flops, unit_bytes, chip_bytes;  ///< rates: of a matrix unit; from L2 to one unit; from L2 to all units
-  double latency, step_cost, start, block_start, cluster_start, cluster_each;
+  double latency, memory_latency;        ///< of L2; what memory adds, also by being busy
+  double step_cost, start, block_start, cluster_start, cluster_each;
   double sum, read, thread_read;  ///< of a unit to store a sum; of a unit, of a thread to read its element of a matrix
 };
 #define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
 #include "base/chips.def"
+
+/// True if B comes from memory, not from L2: weights too large to stay in L2 while other weights are read. Many rows read
+/// them from L2 all the same, after the first blocks.
+bool comes_from_memory(const GpuProduct& p, const ProductNumbers& numbers) {
+  constexpr int64_t bytes_kept = 4 << 20, most_rows = 256;
+  return p.ahead && numbers.m <= most_rows && numbers.batch * numbers.n * numbers.k * bits(p.type) / 8 > bytes_kept;
+}
+
+/// Returns how many units clusters of this many blocks can use. A cluster lies within one of the parts of the chip that
+/// hold 16 or 18 units each, some of them disabled: on an H200, clusters of 4 and of 8 fill 120 of 132 units.
+int cluster_units(int units, int split) { return split > 2 ? units * 10 / 11 : units; }
 
 /// Returns how many registers of a thread hold no sums.
 int free_registers(const BlockTile& t, DType type) {
@@ -51,11 +63,13 @@ double hopper_cycles(const GpuProduct& p, const ProductNumbers& numbers, const B
   double step_bytes = (t.rows + t.cols) * (t.depth * bits(p.type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(numbers.k) / t.depth) / t.split);
   auto blocks = static_cast<double>(numbers.blocks(t));
-  double at_once = hopper_blocks_of_unit(t, p.type);
+  double at_once = hopper_blocks_of_unit(t, p.type), latency = f.latency;
+  if (comes_from_memory(p, numbers)) latency += f.memory_latency;
+  units = cluster_units(units, t.split);
   double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
   double way = step_bytes / std::min(f.unit_bytes, f.chip_bytes / std::min<double>(units, blocks));
   double step =
-      std::max({step_flops / f.flops * each, way * each, f.latency / (t.stages - (t.groups ? 2 : 1))}) + f.step_cost;
+      std::max({step_flops / f.flops * each, way * each, latency / (t.stages - (t.groups ? 2 : 1))}) + f.step_cost;
   constexpr double ahead_step = 60;  // cycles saved by loading B before the previous kernel ends
   double head_start = t.ahead ? ahead_step * std::min(steps, t.stages - 2.0) : 0;
   double cluster = t.split > 1 ? f.cluster_start + f.cluster_each * (t.split - 1) : 0;
