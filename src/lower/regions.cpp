@@ -38,7 +38,11 @@ using RegionId = Id<Region>;
 class Grouping {
  public:
   Grouping(const Module& module, bool joins_gates)
-      : module_(module), joins_gates_(joins_gates), region_of_(module.id_limit()), fixed_(module.id_limit()) {
+      : module_(module),
+        joins_gates_(joins_gates),
+        region_of_(module.id_limit()),
+        fixed_(module.id_limit()),
+        widened_(module.id_limit()) {
     find_setters();
   }
 
@@ -46,7 +50,8 @@ class Grouping {
     for (Instruction& i : module_) {
       fixed_[i.id] = follows_from_constants(i, fixed_);
       if (is_leaf(i)) continue;
-      if (is_pointwise(i) ? is_widened_by_reader(i) || !join(i) : !join_gate(i)) start(i);
+      widened_[i.id] = is_widened_by_reader(i);
+      if (widened_[i.id] || !(is_pointwise(i) ? join(i) : join_gate(i))) start(i);
     }
     find_outputs();
     return in_order();
@@ -172,12 +177,14 @@ class Grouping {
     return false;
   }
 
-  /// Follows a value up through at most four elementwise functions with one operand that a kernel computes; returns the
-  /// instruction where it stops.
+  /// The most elementwise instructions that a walk to the origin or to the readers of a value passes.
+  static constexpr int most_steps = 6;
+
+  /// Follows a value up through at most `most_steps` elementwise functions with one operand that a kernel computes;
+  /// returns the instruction where it stops.
   static const Instruction* origin(Value value) {
-    constexpr int limit = 4;
     const Instruction* at = producer(value);
-    for (int step = 0; step < limit && is_pointwise(*at); ++step) {
+    for (int step = 0; step < most_steps && is_pointwise(*at); ++step) {
       const Instruction* only = nullptr;
       for (const Value& input : std::span(at->inputs).first(at->is<Nearest>() ? 1 : at->inputs.size())) {
         const Instruction* from = producer(input);
@@ -191,24 +198,30 @@ class Grouping {
     return at;
   }
 
-  /// True for a conversion to a wider type that its reader should do: if the result meets a value that is computed
+  /// True for a conversion to a wider type that its readers should do: if the result meets a value that is computed
   /// later (as in a residual connection), or if it is reduced while other instructions read the narrow value.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || !region_of(i.inputs[0])) return false;
-    constexpr int limit = 4;
-    const Instruction* at = &i;
-    for (int step = 0; step < limit && at->users.size() == 1; ++step) {
-      const Instruction* user = at->users[0];
-      if (!is_pointwise(*user)) return user->is<Reduce>() && i.inputs[0].def->users.size() > 1;
+    const Region& region = regions_[region_of(i.inputs[0])];
+    bool is_late = !region.anchor && widened_[region.epilogue.front()->id];  // the readers widen its operand already
+    return !is_late && is_read_late(i, i.inputs[0], most_steps);
+  }
+
+  /// True if each reader of the pointwise instruction `at`, or a reader of that reader and so on within `steps` steps,
+  /// reads a value that is computed later than `narrow`, or reduces the result while others read `narrow`.
+  static bool is_read_late(const Instruction& at, Value narrow, int steps) {
+    constexpr size_t most_readers = 2;  // the sum and its guess (Nearest)
+    auto is_later = [&](const Value& input) {
+      return input.def != &at && !is_leaf(*producer(input)) && origin(input)->order > origin(narrow)->order;
+    };
+    auto is_late = [&](const Instruction* user) {
+      if (!is_pointwise(*user)) return user->is<Reduce>() && narrow.def->users.size() > 1;
       if (user->is<Nearest>()) return false;  // the sum and its guess have the same origin
-      auto is_later = [&](const Value& input) {
-        return input.def != at && !is_leaf(*producer(input)) && origin(input)->order > origin(i.inputs[0])->order;
-      };
-      if (std::ranges::any_of(user->inputs, is_later)) return true;
-      at = user;
-    }
-    return false;
+      return std::ranges::any_of(user->inputs, is_later) || is_read_late(*user, narrow, steps - 1);
+    };
+    bool is_read = !at.users.empty() && at.users.size() <= most_readers;
+    return steps > 0 && is_read && std::ranges::all_of(at.users, is_late);
   }
 
   /// True if the value is the anchor's first result or computed in the epilogue; false for the prologue.
@@ -358,7 +371,8 @@ class Grouping {
   bool joins_gates_;
   std::vector<std::vector<Value>> setters_;  // by instruction; empty if sizes are known before the run
   std::vector<RegionId> region_of_;
-  std::vector<bool> fixed_;  ///< by instruction: it depends on constants only
+  std::vector<bool> fixed_;    ///< by instruction: it depends on constants only
+  std::vector<bool> widened_;  // by id: see is_widened_by_reader
   Table<Region> regions_;
   RegionId last_dot_;  ///< the latest region of a product
 };

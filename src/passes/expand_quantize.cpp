@@ -45,6 +45,7 @@ double limit(DType type, bool low) {
 struct QuantizedSteps {
   Value steps;
   double zero;
+  int products;  ///< number of products before x
 };
 
 class Expansion {
@@ -54,6 +55,7 @@ class Expansion {
   bool run() {
     bool changed = false;
     for (Instruction& i : module_) {
+      products_ += is_product(i);
       ReplaceScope scope(module_, i);
       Value better = rewritten(i);
       if (!better) continue;
@@ -64,6 +66,8 @@ class Expansion {
   }
 
  private:
+  static bool is_product(const Instruction& i) { return i.is<Dot>() || i.is<Convolution>(); }
+
   Value rewritten(Instruction& i) {
     if (const auto* op = i.as<Quantize>()) return expand(i, *op);
     if (const auto* op = i.as<Dequantize>()) return expand(i, *op);
@@ -74,10 +78,14 @@ class Expansion {
     return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
   }
 
-  /// Returns x - zero if x was quantised with this zero point or is a view of a value that was; else null.
+  /// Returns x - zero if x was quantised with this zero point or is a view of a value that was; else null. Also null
+  /// after a later product: its kernel reads x from memory, and bytes take half the memory of their steps.
   Value known_steps(Value x, std::optional<double> zero) {
     auto found = steps_.find(x.def);
-    if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};
+    if (found != steps_.end()) {
+      bool is_known = found->second.zero == zero && found->second.products == products_;
+      return is_known ? found->second.steps : Value{};
+    }
     Instruction& i = *x.def;
     if (!i.is<Reshape>() && !i.is<Transpose>() && !i.is<Broadcast>()) return {};
     Value behind = known_steps(i.inputs[0], zero);
@@ -89,13 +97,13 @@ class Expansion {
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
-    QuantizedSteps steps{module_.append(op, {found->second.steps}), found->second.zero};
+    QuantizedSteps steps{module_.append(op, {found->second.steps}), found->second.zero, products_};
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
   /// True if a product or convolution reads the result of `i`. If so, all readers use the result, not the steps.
   static bool is_multiplied(const Instruction& i) {
-    return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
+    return std::ranges::any_of(i.users, [](const Instruction* u) { return is_product(*u); });
   }
 
   Value quantized(const Instruction& i, const QuantizedSteps& steps, DType to) {
@@ -141,7 +149,8 @@ class Expansion {
     if (is_float(op.to)) return module_.append(Convert{.to = op.to, .saturate = op.saturate}, {y});
     auto zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : std::optional(0.0);
     double low = limit(op.to, true), high = limit(op.to, false);
-    if (zero && is_byte(op.to)) return quantized(i, {nearest(y, low - *zero, high - *zero, DType::i16), *zero}, op.to);
+    if (zero && is_byte(op.to))
+      return quantized(i, {nearest(y, low - *zero, high - *zero, DType::i16), *zero, products_}, op.to);
     if (i.inputs.size() == 3) {
       Value spread_zero = spread(module_, i.inputs[2], i.inputs[0].dims(), op.axis, op.block);
       Value none = broadcast(module_, constant(module_, y.dtype(), 0), y.dims());
@@ -152,6 +161,7 @@ class Expansion {
   }
 
   Module& module_;
+  int products_ = 0;                                              // products so far
   std::unordered_map<const Instruction*, QuantizedSteps> steps_;  // key: quantised value
 };
 

@@ -134,12 +134,21 @@ Value narrow_constant(Module& module, Value value, double less) {
   return weft::constant(module, make_tensor(DType::f32, constant->tensor.dims, std::span<const double>(numbers)));
 }
 
+/// Returns x - zero of bytes x, computed once more (for other values, the value itself): each of the sum and its guess
+/// reads the bytes, because a value that two chains read would be stored.
+Value computed_again(Module& module, Value value) {
+  const Instruction* steps = as_fn(value, Fn::sub);
+  if (!steps || !steps->inputs[0].def->is<Convert>()) return value;
+  const Instruction& wide = *steps->inputs[0].def;
+  return module.append(steps->op, {module.append(wide.op, {wide.inputs[0]}), steps->inputs[1]});
+}
+
 /// Returns x - less, computed in f32. If x has a constant term, subtracts `less` from this term at compile time.
 Value narrow(Module& module, Value x, double less) {
   if (is_constant(x)) return narrow_constant(module, x, less);
   Instruction& i = *x.def;
   if (i.is<Convert>()) {
-    Value number = convert(module, i.inputs[0], DType::f32);
+    Value number = convert(module, computed_again(module, i.inputs[0]), DType::f32);
     return less == 0 ? number : apply(module, Fn::add, number, -less);
   }
   size_t first = whole_input(i);
