@@ -214,11 +214,16 @@ WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRow
     }
     return;
   }
+  // The keys that the rows see, counted from the thread's first key; LLVM drops comparisons with a literal begin of 0.
+  __builtin_assume(key0 >= 0);
+  const int first = key0 + Core::col(0);
+  int begin[2], end[2];
+  WEFT_UNROLL for (int r = 0; r < 2; r++) begin[r] = rows.begin[r] - first, end[r] = rows.end[r] - first;
   WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
-    const int r = Core::slot(i), key = key0 + Core::col(i);
+    const int r = Core::slot(i), key = i / 4 * 8 + i % 2;
     f32 seen = -__builtin_inff();
-    if (key >= rows.begin[r] && key < rows.end[r]) {
-      seen = score(rows.batch, rows.head[r], rows.query[r], i64(key), Vec<f32, 2>(s.v[i]), Part{1})[0];
+    if (key >= begin[r] && key < end[r]) {
+      seen = score(rows.batch, rows.head[r], rows.query[r], i64(first + key), Vec<f32, 2>(s.v[i]), Part{1})[0];
     }
     s.v[i] = seen;
   }

@@ -9,8 +9,9 @@ namespace weft {
 namespace {
 
 /// Returns the text {batch stride, head stride, row stride}.
-std::string strides_text(KernelBuilder& kernel, const View& view, const std::string& row) {
-  return cat("{", kernel.size(view.strides[0]), ", ", kernel.size(view.strides[1]), ", ", row, "}");
+std::string strides_text(KernelBuilder& kernel, const View& view) {
+  return cat("{", kernel.size(view.strides[0]), ", ", kernel.size(view.strides[1]), ", ", kernel.size(view.strides[2]),
+             "}");
 }
 
 /// Returns an operand's view with stride 1 along the last axis, as the kernel requires; copies it if necessary.
@@ -224,16 +225,9 @@ void lower_attention(Lowering& lowering, const Region& region) {
   bool same = q.dtype == k.dtype && q.dtype == v.dtype;
   Mac mac = attention_mac(lowering, same ? q.dtype : DType::f32);
   KernelBuilder kernel(lowering.on_gpu() ? gpu.header() : "attention.h");
-  // The loader of warp groups has few registers, so its kernel gets the sizes and strides of rows as constants.
-  // attention_mma also gets the head counts as constants: with short caches, reading its instructions takes most time.
-  auto literal = [&](const Dim& dim, bool is_faster) {
-    return is_faster && dim.is_constant() ? cat(dim.value()) : kernel.size(dim);
-  };
-  auto of_row = [&](const Dim& dim) { return literal(dim, gpu.groups > 0 || gpu.mma); };
-  std::string batch = kernel.size(q.dims[0]), heads = literal(q.dims[1], gpu.mma),
-              kv_heads = literal(k.dims[1], gpu.mma), queries = literal(q.dims[2], gpu.mma),
-              keys = kernel.size(k.dims[2]);
-  std::string d = of_row(q.dims[3]), dv = of_row(v.dims[3]);
+  std::string batch = kernel.size(q.dims[0]), heads = kernel.size(q.dims[1]), kv_heads = kernel.size(k.dims[1]),
+              queries = kernel.size(q.dims[2]), keys = kernel.size(k.dims[2]), d = kernel.size(q.dims[3]),
+              dv = kernel.size(v.dims[3]);
   auto pointer = [&](const View& view) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));
   };
@@ -244,9 +238,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
   kernel.line("constexpr int W = ", !lowering.on_gpu() ? "tile.lanes" : gpu.groups > 0 ? "2" : "1", ";");
   kernel.line("const AttentionSizes s{.batch = ", batch, ", .heads = ", heads, ", .kv_heads = ", kv_heads,
               ", .queries = ", queries, ", .keys = ", keys, ", .d = ", d, ", .dv = ", dv,
-              ", .q = ", strides_text(kernel, q, of_row(q.strides[2])),
-              ", .k = ", strides_text(kernel, k, of_row(k.strides[2])),
-              ", .v = ", strides_text(kernel, v, of_row(v.strides[2])), "};");
+              ", .q = ", strides_text(kernel, q), ", .k = ", strides_text(kernel, k),
+              ", .v = ", strides_text(kernel, v), "};");
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows, op.causal)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
@@ -262,8 +255,9 @@ void lower_attention(Lowering& lowering, const Region& region) {
              gpu.groups > 0 && mask && has_even_rows(*mask) ? "load_whole" : "load");
   kernel.line("    [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes) WEFT_LAMBDA {");
   std::string y = kernel.buffer(out.buffer, out.dtype, true);
-  kernel.line("  store(", y, " + batch * ", kernel.size(out.strides[0]), " + head * ", kernel.size(out.strides[1]),
-              " + query * ", of_row(out.strides[2]), " + col, convert<", kernel_type(out.dtype), ">(v), lanes);");
+  kernel.line("  store", gpu.groups > 0 && has_whole_rows(out) ? "_whole(" : "(", y, " + batch * ",
+              kernel.size(out.strides[0]), " + head * ", kernel.size(out.strides[1]), " + query * ",
+              kernel.size(out.strides[2]), " + col, convert<", kernel_type(out.dtype), ">(v), lanes);");
   kernel.line("});");
   std::string blocks = cat("tasks::attention_blocks(", mac.tile_name, ", ", batch, ", ", kv_heads, ", ", heads,
                            " / most(", kv_heads, ", 1) * ", queries, ", ", keys, ")");

@@ -14,6 +14,7 @@
 #include "ir/symbols.h"
 #include "kernels/mailbox.h"
 #include "lower/collective.h"
+#include "lower/gpu/constant_sizes.h"
 #include "lower/gpu/gemv.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/lower.h"
@@ -742,7 +743,10 @@ Plan lower(const Program& program, const Chip& chip, const LowerOptions& options
   LoweredProgram all(program, chip, options);
   Lowering(all).lower_program();
   for (int64_t code = 0; code < all.strings.size(); ++code) all.plan.strings.push_back(all.strings.text(code));
-  if (!is_cpu(chip.kind) && !knobs().checked && knobs().gpu_merge) merge_launches(all.plan);
+  if (!is_cpu(chip.kind) && !knobs().checked) {
+    if (knobs().gpu_merge) merge_launches(all.plan);
+    use_constant_sizes(all.plan);
+  }
   return std::move(static_cast<Plan&>(all.plan));
 }
 

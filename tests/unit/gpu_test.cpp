@@ -13,6 +13,7 @@
 #include "ids.h"
 #include "ir/text.h"
 #include "lower/cpu_parts.h"
+#include "lower/gpu/constant_sizes.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/kernel_builder.h"
 #include "lower/lower.h"
@@ -346,9 +347,43 @@ Plan steps_over(const std::vector<std::vector<int>>& steps, const Dim& blocks = 
   return plan;
 }
 
+/// Does what lower() does to the launches of a plan for a GPU.
+void finish_launches(Plan& plan) {
+  merge_launches(plan);
+  use_constant_sizes(plan);
+}
+
+TEST_CASE("gpu: constant sizes are literals in kernels, sizes that a run tells are read, and launches share kernels") {
+  Plan plan = steps_over({{0, 1}, {1, 2}, {2, 3}, {3, 4}}, 5000);  // too large to merge
+  plan.sizes = {4, 5, Dim::symbol({.name = "n"})};
+  plan.kernels.at(0).code.insert(plan.kernels.at(0).code.find("}\n"), "  const i64 s1 = WEFT_SIZE(1);\n");
+  int next = 0;
+  for (PlanStep& step : plan.steps) step.sizes = {SizeId(next++ / 2), SizeId(2)};
+  finish_launches(plan);
+  REQUIRE(plan.steps.size() == 4);
+  REQUIRE(plan.kernels.size() == 2);
+  for (int i = 0; i < 4; ++i) {
+    const PlanKernel& kernel = plan.kernels[launch_of(plan.steps.at(i)).kernel];
+    CHECK(kernel.code.find(cat("constexpr i64 s0 = ", 4 + i / 2, ";")) != std::string::npos);
+    CHECK(kernel.code.find("const i64 s1 = WEFT_SIZE(1);") != std::string::npos);
+    CHECK(kernel.code.find(cat("WEFT_KERNEL_AHEAD(", kernel.name, ",")) != std::string::npos);
+  }
+}
+
+TEST_CASE("gpu: only the first versions of kernels for constant sizes are compiled") {
+  Plan plan = steps_over(std::vector<std::vector<int>>(400, {0, 1}), 5000);
+  for (int i = 0; i < 400; ++i) {
+    plan.sizes.push_back(100 + i);
+    plan.steps.at(i).sizes = {SizeId(1 + i)};
+  }
+  finish_launches(plan);
+  CHECK(plan.steps.size() == 400);
+  CHECK(plan.kernels.size() == 257);  // 256 versions, and the kernel that reads its size
+}
+
 TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
-  merge_launches(plan);
+  finish_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // step 3 reads the result of step 1; step 4 joins the launch of step 3
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2}));
   CHECK(plan.steps.at(0).outputs == ids<PlanBuffer>({1, 2}));
@@ -363,7 +398,7 @@ TEST_CASE("gpu: small kernels that do not depend on each other are one launch") 
 TEST_CASE("gpu: one thread block runs small kernels that depend on each other, in stages") {
   // Step 3 reads the result of step 1. Step 4 reads no result of the other steps.
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}}, 2);
-  merge_launches(plan);
+  finish_launches(plan);
   REQUIRE(plan.steps.size() == 1);
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 1, 3, 0, 4}));
   CHECK(launch_of(plan.steps.at(0)).blocks == 1);
@@ -384,10 +419,10 @@ TEST_CASE("gpu: one thread block runs small kernels that depend on each other, i
 
 TEST_CASE("gpu: kernels that may be large do not run in one thread block") {
   Plan plan = steps_over({{0, 1}, {1, 2}}, Dim::symbol({.name = "n", .min = 1, .max = 99}));
-  merge_launches(plan);
+  finish_launches(plan);
   CHECK(plan.steps.size() == 2);
   Plan few = steps_over({{0, 1}, {1, 2}}, Dim::symbol({.name = "n", .min = 1, .max = 4}));
-  merge_launches(few);
+  finish_launches(few);
   CHECK(few.steps.size() == 1);
   CHECK(few.kernels.at(0).code.find("block < WEFT_SIZE(0)") != std::string::npos);
 }
@@ -396,7 +431,7 @@ TEST_CASE("gpu: a merged launch reports faults of its kernels") {
   for (int64_t blocks : {2, 8}) {
     Plan plan = steps_over({{0, 1}, {0, 2}}, blocks);
     plan.kernels.at(0).notes_faults = true;
-    merge_launches(plan);
+    finish_launches(plan);
     REQUIRE(plan.kernels.size() == 1);
     CHECK(plan.kernels.at(0).notes_faults);
   }
@@ -406,7 +441,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}, {3, 4}});
   plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.at(0).cluster = 2;
-  merge_launches(plan);
+  finish_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // steps 1 to 3 are one launch; step 4 reads the result of step 3
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 0, 3}));
   CHECK(plan.steps.at(0).sizes.size() == 6);
@@ -422,7 +457,7 @@ TEST_CASE("gpu: products with the same variants share one launch for each varian
       {.name = "k_2", .code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_2, 2, 128) {\n}\n", .threads = 128});
   for (size_t i : {0, 1})
     launch_of(plan.steps.at(i)).variants = {{.kernel = KernelId(1), .sizes = {SizeId(0)}, .blocks = 9, .from = 30}};
-  merge_launches(plan);
+  finish_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // the third step has no variant, so it is not merged
   const LaunchStep& both = launch_of(plan.steps.at(0));
   REQUIRE(both.variants.size() == 1);
@@ -448,13 +483,13 @@ TEST_CASE("gpu: products whose variants begin at different sizes are launched se
                              .variants = {{.kernel = KernelId(0), .sizes = {SizeId(0)}, .from = 2}}};
   launch_of(plan.steps.at(1)).work = m;
   launch_of(plan.steps.at(2)).variants.at(0).from = 3;
-  merge_launches(plan);
+  finish_launches(plan);
   CHECK(plan.steps.size() == 3);
 }
 
 TEST_CASE("gpu: steps that write one buffer keep their order, unless they write separate parts") {
   Plan plan = steps_over({{0, 2}, {1, 2}}), halves = plan;
-  merge_launches(plan);
+  finish_launches(plan);
   CHECK(plan.steps.size() == 2);
   for (PlanStep& step : halves.steps) step.writes_apart = true;
   merge_launches(halves);

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "lower/gpu/constant_sizes.h"
 #include "lower/gpu/products.h"
 
 namespace weft {
@@ -62,7 +63,6 @@ class Merger {
       if (StepId* target = step.target()) *target = moved[*target];
     }
     plan_.steps = std::move(steps);
-    drop_unused_kernels();
   }
 
  private:
@@ -210,7 +210,9 @@ class Merger {
     PlanStep all{.reason = cat(first.reason, "; one launch for ", count), .decision = first.decision};
     add_all(all, members);
     LaunchStep& launch = launch_of(all);
-    launch.kernel = repeated_kernel(pattern.kernel, first, count);
+    std::vector<const std::vector<SizeId>*> sizes;
+    for (StepId m : members) sizes.push_back(&plan_.steps[m].sizes);
+    launch.kernel = repeated_kernel(pattern.kernel, first, sizes);
     launch.work = pattern.work;
     for (VariantId v : pattern.variants.ids()) launch.variants.push_back(repeated_variant(members, v));
     return all;
@@ -220,26 +222,32 @@ class Merger {
     const PlanStep& first = plan_.steps[members[0]];
     const StepVariant& pattern = launch_of(first).variants[v];
     StepVariant all{.from = pattern.from};
+    std::vector<const std::vector<SizeId>*> sizes;
     for (StepId m : members) {
       const StepVariant& variant = launch_of(plan_.steps[m]).variants[v];
       all.sizes.push_back(size_id(variant.blocks));
       all.blocks = all.blocks + variant.blocks;
+      sizes.push_back(&variant.sizes);
     }
-    for (StepId m : members) {
-      const std::vector<SizeId>& sizes = launch_of(plan_.steps[m]).variants[v].sizes;
-      all.sizes.insert(all.sizes.end(), sizes.begin(), sizes.end());
-    }
-    all.kernel = repeated_kernel(pattern.kernel, first, members.size());
+    for (const std::vector<SizeId>* mine : sizes) all.sizes.insert(all.sizes.end(), mine->begin(), mine->end());
+    all.kernel = repeated_kernel(pattern.kernel, first, sizes);
     return all;
   }
 
-  /// Returns a kernel for `count` launches of kernel `id` with operands like those of `first`.
-  KernelId repeated_kernel(KernelId id, const PlanStep& first, size_t count) {
+  /// Returns a kernel for launches of kernel `id` with these sizes and operands like those of `first`. Constant sizes
+  /// that are equal in all launches are literals.
+  KernelId repeated_kernel(KernelId id, const PlanStep& first, const std::vector<const std::vector<SizeId>*>& sizes) {
     PlanKernel kernel = plan_.kernels[id];
-    std::string name = cat(kernel.name, "_times_", count);
-    kernel.code = cat(as_part(kernel.code, head(kernel, first), kernel.name), "WEFT_KERNEL_AHEAD(", name, ", ",
-                      count * first.buffers.size(), ", ", kernel.threads, ") {\n  choose_part<", count, ", ",
-                      first.buffers.size(), ", ", first.sizes.size(),
+    ConstantSizes common = constant_sizes(plan_, *sizes[0]);
+    for (size_t i = 0; i < common.size(); ++i) {
+      auto is_same = [&](const std::vector<SizeId>* mine) { return (*mine)[i] == (*sizes[0])[i]; };
+      if (!std::ranges::all_of(sizes, is_same)) common[i] = std::nullopt;
+    }
+    std::string code = with_constants(kernel.code, common), hash = to_string(hash128(code)).substr(0, 6);
+    std::string name = cat(kernel.name, "_times_", sizes.size(), code == kernel.code ? "" : cat("_", hash));
+    kernel.code = cat(as_part(code, head(kernel, first), kernel.name), "WEFT_KERNEL_AHEAD(", name, ", ",
+                      sizes.size() * first.buffers.size(), ", ", kernel.threads, ") {\n  choose_part<", sizes.size(),
+                      ", ", first.buffers.size(), ", ", common.size(),
                       ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
     kernel.name = name;
     return kernel_id(std::move(kernel));
@@ -276,7 +284,7 @@ class Merger {
       for (StepId m : stage.members) {
         const PlanStep& step = plan_.steps[m];
         const PlanKernel& kernel = kernel_of(step);
-        std::string part = has_constants ? with_known_sizes(kernel, step) : kernel.code;
+        std::string part = has_constants ? with_constants(kernel.code, constant_sizes(plan_, step.sizes)) : kernel.code;
         auto [entry, is_new] = parts.try_emplace(part, cat(kernel.name, "_", parts.size()));
         if (is_new) code += as_part(part, head(kernel, step), entry->second);
         const Dim& blocks = launch_of(step).blocks;
@@ -309,8 +317,8 @@ class Merger {
     return all;
   }
 
-  /// True for the first few launches of the same kernels with different sizes, which then are constants. More would take
-  /// long to compile.
+  /// True for the first few launches of the same kernels with different sizes, which then are literals: fetching the
+  /// instructions takes most of the time of a small launch. More would take long to compile.
   bool takes_constants(const std::vector<StepId>& members) {
     constexpr size_t most_versions = 4;
     std::string kernels, sizes;
@@ -321,20 +329,6 @@ class Merger {
     }
     std::set<std::string>& seen = versions_[kernels];
     return seen.contains(sizes) || (seen.size() < most_versions && seen.insert(sizes).second);
-  }
-
-  /// Returns the code of a step's kernel with known sizes as constants. Such a kernel has far fewer instructions and no
-  /// divisions, which matters because fetching instructions takes most of the time of a small launch.
-  std::string with_known_sizes(const PlanKernel& kernel, const PlanStep& step) const {
-    std::string code = kernel.code;
-    for (size_t i = 0; i < step.sizes.size(); ++i) {
-      const Dim& size = plan_.sizes[step.sizes[i]];
-      std::string from = cat("const i64 s", i, " = WEFT_SIZE(", i, ");");
-      size_t at = code.find(from);
-      if (size.is_constant() && at != std::string::npos)
-        code.replace(at, from.size(), cat("constexpr i64 s", i, " = ", size.value(), ";"));
-    }
-    return code;
   }
 
   static void append(PlanStep& all, const PlanStep& step) {
@@ -360,25 +354,6 @@ class Merger {
     auto found = std::ranges::find(plan_.kernels, kernel.name, &PlanKernel::name);
     if (found == plan_.kernels.end()) found = plan_.kernels.insert(found, std::move(kernel));
     return KernelId(found - plan_.kernels.begin());
-  }
-
-  void drop_unused_kernels() {
-    std::map<KernelId, KernelId> moved;
-    Table<PlanKernel> kept;
-    for (auto* steps : {&plan_.load_steps, &plan_.steps}) {
-      for (PlanStep& step : *steps) {
-        auto* launch = step.as<LaunchStep>();
-        if (!launch) continue;
-        std::vector<KernelId*> used{&launch->kernel};
-        for (StepVariant& variant : launch->variants) used.push_back(&variant.kernel);
-        for (KernelId* kernel : used) {
-          auto [entry, is_new] = moved.try_emplace(*kernel, kept.end_id());
-          if (is_new) kept.push_back(plan_.kernels[*kernel]);
-          *kernel = entry->second;
-        }
-      }
-    }
-    plan_.kernels = std::move(kept);
   }
 
   Plan& plan_;
