@@ -17,13 +17,13 @@ f16, f32, f64 = np.float16, np.float32, np.float64
 INF = float("inf")
 
 
-def run(nodes, feeds, constants=None):
+def run(nodes, feeds, constants=None, opset=18):
     """Returns y on the CPU; `nodes` are (operator, inputs, output, attributes)."""
     ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
     steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
     fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     return weft.compile(model.SerializeToString(), device="cpu").run(feeds)["y"]
 
 
@@ -53,6 +53,15 @@ def test_roots(exponent, before):
         t = {"Identity": np.array, "Abs": np.abs, "Neg": np.negative, "Reciprocal": np.reciprocal}[before](x)
         wanted = 1 / np.power(t, np.full(7, exponent, f32))  # the reciprocal shows the sign of 0
     np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bounds", [{}, {"min": 0.0}, {"max": 6.0}, {"min": -INF, "max": INF}])
+def test_clip_with_attributes(bounds):
+    """Bounds that are not given are the lowest and the greatest f32."""
+    x = np.array([-INF, -2, 0.5, 7, INF, np.nan], f32)
+    limits = np.finfo(f32)
+    y = run([("Clip", "x", "y", bounds)], {"x": x}, opset=6)
+    np.testing.assert_array_equal(y, np.clip(x, bounds.get("min", limits.min), bounds.get("max", limits.max)))
 
 
 def attention(scores, q, k, v):
