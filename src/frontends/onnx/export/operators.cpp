@@ -276,12 +276,16 @@ std::string causal_mask(Out& out, const Dim& rows, const Dim& keys, const Dim& o
 Names write(Out& out, const Instruction& i, const Attention& op) {
   if (op.ranged || op.sinks) refuse_export(out.source(), "an attention with sinks or ranges of keys");
   Names inputs = all_names(out, i);
+  bool is_added = inputs.size() == 4 && (i.inputs[3].dtype() != DType::boolean || !std::isinf(op.hidden));
+  if (is_added && i.inputs[3].dtype() == DType::boolean)
+    inputs[3] =
+        out.add("Where", {inputs[3], out.scalar(i.inputs[0].dtype(), 0), out.scalar(i.inputs[0].dtype(), op.hidden)});
   bool is_plain = !op.causal || known_equal(op.offset, 0);
   if (!is_plain) {
     std::string seen = causal_mask(out, i.inputs[0].dims()[2], i.inputs[1].dims()[2], op.offset);
     if (inputs.size() == 3) inputs.push_back(seen);
-    else if (i.inputs[3].dtype() == DType::boolean) inputs[3] = out.add("And", {inputs[3], seen});
-    else inputs[3] = out.add("Where", {seen, inputs[3], out.scalar(i.inputs[3].dtype(), -HUGE_VAL)});
+    else if (!is_added) inputs[3] = out.add("And", {inputs[3], seen});
+    else inputs[3] = out.add("Where", {seen, inputs[3], out.scalar(i.inputs[0].dtype(), -HUGE_VAL)});
   }
   return {out.add("Attention", inputs,
                   {{"scale", static_cast<float>(op.scale)},
