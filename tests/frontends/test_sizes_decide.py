@@ -193,6 +193,22 @@ def test_a_slice_bound_that_follows_from_a_size(bound, step, device):
         check(compiled, source, array(2, size))
 
 
+@pytest.mark.parametrize("scales", [(0.1, 0.2, 0.04), (0.02, 0.03, 0.0012), (0.5, 0.25, 2), (0.11, 0.13, 1.144)])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_product_of_bytes_with_an_open_number_of_terms(device, scales):
+    """Many results are half way between two integers. The longest sums are those of floats, because i32 might overflow."""
+    a, b, y = scales
+    source = model(f"""main (uint8[m, k] a, uint8[k, n] b) => (uint8[m, n] y)
+    <float a_scale = {{{a}}}, uint8 a_zero = {{120}}, float b_scale = {{{b}}}, uint8 b_zero = {{110}}, float y_scale = {{{y}}}, uint8 y_zero = {{100}}>
+    {{ y = QLinearMatMul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero) }}""")
+    compiled, draw = weft.compile(source, device=device), np.random.default_rng(0)
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    for terms, step in (96, 0), (33, 0), (40_000, 1), (1, 0):
+        left, right = draw.integers(110, 131, (16, terms), np.uint8), draw.integers(100, 121, (terms, 24), np.uint8)
+        wanted, = session.run(None, {"a": left, "b": right})
+        np.testing.assert_allclose(compiled(left, right).astype(int), wanted, rtol=0, atol=step)
+
+
 @pytest.mark.parametrize("name", ["?", "-1", "None", "*", "1", ""])
 @pytest.mark.parametrize("device", DEVICES)
 def test_texts_that_are_no_names_do_not_equate_sizes(name, device):
