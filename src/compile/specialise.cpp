@@ -56,7 +56,8 @@ Type declared_type(const onnx::ValueInfo& value, const std::string& name) {
 }
 
 bool is_declared(const onnx::ValueInfo& value) {
-  return value.type.kind != onnx::TypeProto::Kind::tensor || (value.type.element && value.type.dims);
+  using enum onnx::TypeProto::Kind;
+  return value.type.kind == tensor ? value.type.element && value.type.dims : value.type.kind != none;
 }
 
 /// Returns the key of a program: the sizes of the static inputs and, unless only the length matters, their bytes.

@@ -14,6 +14,7 @@ namespace weft {
 namespace {
 
 thread_local GuardCollector* collector = nullptr;
+thread_local AssumptionScope* assumptions = nullptr;
 
 /// Throws for very high ranks: models may contain size lists of any length, and some code here takes rank^2 steps.
 void check_rank(const Type& type) {
@@ -53,6 +54,15 @@ void require_less_equal(const Dim& a, const Dim& b, std::string_view what) {
   if (known_less_equal(a, b)) return;
   if ((a - b).lower_bound() > 0) refuse_sizes(what, a, "is more than", b);
   record({Guard::Kind::less_equal, a, b, {}, std::string(what)});
+}
+
+AssumptionScope::AssumptionScope(Answer a) : answer(std::move(a)), outer_(assumptions) { assumptions = this; }
+AssumptionScope::~AssumptionScope() { assumptions = outer_; }
+
+bool assume(Guard::Kind kind, const Dim& a, const Dim& b, std::string_view what) {
+  if (assumptions && collector) return assumptions->answer(collector->module, kind, a, b, what);
+  kind == Guard::Kind::equal ? require_equal(a, b, what) : require_less_equal(a, b, what);
+  return true;
 }
 
 const Type& Value::type() const { return def->types[index]; }
@@ -290,7 +300,9 @@ Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
 void Program::add_guard(Guard guard) {
   if (!guard.module) guard.module = &main();
   bool known = std::ranges::any_of(guards_, [&](const Guard& g) {
-    return g.kind == guard.kind && g.module == guard.module && g.a == guard.a && g.b == guard.b;
+    bool is_same = g.a == guard.a && g.b == guard.b, is_swapped = g.a == guard.b && g.b == guard.a;
+    return g.kind == guard.kind && g.module == guard.module &&
+           (is_same || (is_swapped && g.kind == Guard::Kind::equal));
   });
   if (!known) guards_.push_back(std::move(guard));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -254,5 +255,24 @@ class GuardCollector {
 };
 void require_equal(const Dim& a, const Dim& b, std::string_view what);
 void require_less_equal(const Dim& a, const Dim& b, std::string_view what);
+
+/// A scope in which the answers of `assume` on this thread come from `answer`: from a frontend that translates a model
+/// again if the sizes of a run need another answer. `module` is that of the innermost GuardCollector.
+class AssumptionScope {
+ public:
+  using Answer =
+      std::function<bool(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, std::string_view what)>;
+  explicit AssumptionScope(Answer answer);
+  ~AssumptionScope();
+  AssumptionScope(const AssumptionScope&) = delete;
+
+  Answer answer;
+
+ private:
+  AssumptionScope* outer_;
+};
+/// Returns whether the program may assume that a is equal to b, or at most b. Guards check the answer. Outside of
+/// AssumptionScopes it is true, and the condition is required.
+bool assume(Guard::Kind kind, const Dim& a, const Dim& b, std::string_view what);
 
 }  // namespace weft

@@ -83,8 +83,9 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
                     : stride == "1" ? cat(load, "<W>(", at, " + key, lanes)")
                                     : cat("load_strided<W>(", at, " + key * ", stride, ", ", stride, ", lanes)");
     kernel.line("  const auto m = ", m, ";");
-    kernel.line(mask->dtype == DType::boolean ? "  score = select(m, score, V(-__builtin_inff()));"
-                                              : "  score = score + convert<f32>(m);");
+    kernel.line(mask->dtype == DType::boolean
+                    ? cat("  score = select(m, score, V(", number_text(DType::f32, op.hidden), "));")
+                    : "  score = score + convert<f32>(m);");
   }
   kernel.line("  return score;");
   kernel.line("    },");

@@ -50,12 +50,12 @@ std::vector<int64_t> mask_steps(const Wide& mask) {
   return steps;
 }
 
-/// Adds one row of a float mask to a row of scores; of a bool mask, sets the scores of false elements to -inf.
-void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> scores) {
+/// Adds one row of a float mask to a row of scores; of a bool mask, sets the scores of false elements to `hidden`.
+void add_mask(const Wide& mask, int64_t start, int64_t step, double hidden, std::span<double> scores) {
   for (size_t j = 0; j < scores.size(); ++j) {
     size_t at = start + j * step;
     if (mask.is_real()) scores[j] += mask.as<double>()[at];
-    else if (mask.as<int64_t>()[at] == 0) scores[j] = minus_infinity;
+    else if (mask.as<int64_t>()[at] == 0) scores[j] = hidden;
   }
 }
 
@@ -106,7 +106,8 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
       for (int64_t i = 0; i < m; ++i) {
         std::span<double> row(scores.data() + i * n, n);
         for (double& s : row) s = softcap > 0 ? softcap * std::tanh(s * scale / softcap) : s * scale;
-        if (masked) add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
+        int64_t start = head / heads * steps[0] + head % heads * steps[1] + i * steps[2];
+        if (masked) add_mask(in[3], start, steps[3], hidden, row);
         for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j) row[j] = minus_infinity;
         KeyRange seen = ranged ? KeyRange(in.back(), head / heads * m + i, n) : KeyRange{0, n};
         double sink = sinks ? in[sinks_at(in.size())].as<double>()[head % heads] : minus_infinity;

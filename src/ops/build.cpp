@@ -23,9 +23,20 @@ Value sizes(Module& module, Dims dims) {
   return constant(module, make_i64_tensor(values));
 }
 
+/// Returns true if `size` is 1, or may be assumed to be 1, and is repeated to make `other`.
+static bool repeats(const Dim& size, const Dim& other, std::string_view what) {
+  using enum Guard::Kind;
+  if (size.is_constant() || known_equal(size, other)) return size == Dim(1);
+  if (other == Dim(1)) return false;
+  if (size.upper_bound() == 1) return assume(equal, size, 1, what);
+  if (known_different(size, other)) return false;
+  bool is_in_order = other.is_constant() || to_string(size) < to_string(other);  // one question for both orders
+  return !assume(equal, is_in_order ? size : other, is_in_order ? other : size, what) && assume(equal, size, 1, what);
+}
+
 static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
-  if (known_equal(a, 1)) return b;
-  if (known_equal(b, 1) || known_equal(a, b)) return a;
+  if (repeats(a, b, what)) return b;
+  if (repeats(b, a, what)) return a;
   require_equal(a, b, what);
   // Returns the simpler of two equal sizes, so that expressions such as min(512, seq) do not spread.
   return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
@@ -42,8 +53,18 @@ Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what) {
   return result;
 }
 
+Value with_ones(Module& module, Value x, const Dims& dims) {
+  GuardCollector guards(module);
+  Dims own = x.dims();
+  for (size_t i = own.size(), j = dims.size(); i-- > 0 && j-- > 0;) {
+    std::string what = cat("broadcast: axis ", i, " of ", x.shape(), " to ", Shape{x.dtype(), dims});
+    if (repeats(own.data()[i], dims.data()[j], what)) own.data()[i] = 1;
+  }
+  return reshape(module, x, own);
+}
+
 Value broadcast(Module& module, Value x, const Dims& dims) {
-  return x.dims() == dims ? x : module.append(Broadcast{.dims = dims}, {x});
+  return x.dims() == dims ? x : module.append(Broadcast{.dims = dims}, {with_ones(module, x, dims)});
 }
 
 Value apply(Module& module, Fn fn, std::span<const Value> operands) {

@@ -20,6 +20,8 @@ Value sizes(Module& module, Dims dims);                    ///< an i64 vector; a
 
 /// Returns the NumPy broadcast of the shapes. If sizes must be equal but cannot be proved equal, adds a guard.
 Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what);
+/// Returns x, with size 1 on each axis of open size that is assumed to be 1 when x is broadcast to `dims`.
+Value with_ones(Module& module, Value x, const Dims& dims);
 Value broadcast(Module& module, Value x, const Dims& dims);  ///< x itself if it has these sizes
 
 /// Appends fn of the operands, which are broadcast against each other.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <limits>
+
 #include "ir/op.h"
 
 namespace weft {
@@ -104,25 +106,26 @@ struct Pool {
 /// softmax(scale * q k^T + mask) v for each head; the scores are never stored. q[batch, heads, m, d], k[batch,
 /// kv_heads, n, d], v[batch, kv_heads, n, dv] -> [batch, heads, m, dv]; head h reads key/value head h / (heads /
 /// kv_heads). An optional fourth operand is the mask, broadcastable to [batch, heads, m, n]: a float mask is added;
-/// false in a bool mask means -inf. causal: row i sees key j only if j <= i + offset. softcap c > 0 replaces a score s
-/// by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN with nan_rows. ranged: the last
-/// operand i64[batch, m, 2] holds the range [begin, end) of keys that each row sees; other keys are not read. sinks: an
-/// operand [heads] of q's type, after the mask, holds the score of one more key per head with value 0. Every row sees
-/// this key; scale, softcap and mask do not apply to its score.
+/// false in a bool mask sets the score to `hidden`. causal: row i sees key j only if j <= i + offset. softcap c > 0
+/// replaces a score s by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN with nan_rows.
+/// ranged: the last operand i64[batch, m, 2] holds the range [begin, end) of keys that each row sees; others are not
+/// read. sinks: an operand [heads] of q's type, after the mask, holds the score of one more key per head with value 0.
+/// Every row sees this key; scale, softcap and mask do not apply to its score.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;
   bool causal = false;
   Dim offset = 0;
   double softcap = 0;
+  double hidden = -std::numeric_limits<double>::infinity();
   bool nan_rows = false;
   bool ranged = false;
   bool sinks = false;
   static auto fields() {
-    return std::tuple{Field{"scale", &Attention::scale},       Field{"causal", &Attention::causal},
-                      Field{"offset", &Attention::offset},     Field{"softcap", &Attention::softcap},
-                      Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged},
-                      Field{"sinks", &Attention::sinks}};
+    return std::tuple{Field{"scale", &Attention::scale},   Field{"causal", &Attention::causal},
+                      Field{"offset", &Attention::offset}, Field{"softcap", &Attention::softcap},
+                      Field{"hidden", &Attention::hidden}, Field{"nan_rows", &Attention::nan_rows},
+                      Field{"ranged", &Attention::ranged}, Field{"sinks", &Attention::sinks}};
   }
   /// has_mask: true if `count` operands include a mask. sinks_at: returns the index of the operand with the sinks.
   bool has_mask(size_t count) const { return count == 4u + ranged + sinks; }

@@ -62,7 +62,7 @@ Value expanded(Module& module, const Instruction& i) {
   bool masked = op.has_mask(i.inputs.size());
   if (masked) {
     Value mask = i.inputs[3];
-    s = mask.dtype() == DType::boolean ? apply(module, Fn::select, {mask, s, hidden})
+    s = mask.dtype() == DType::boolean ? apply(module, Fn::select, {mask, s, constant(module, type, op.hidden)})
                                        : apply(module, Fn::add, {s, convert(module, mask, type)});
   }
   if (op.causal) s = apply(module, Fn::select, {below(module, s.dims(), op.offset), s, hidden});

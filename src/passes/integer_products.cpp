@@ -130,10 +130,14 @@ Value as_weight(Module& module, const Steps& s) {
   return is_narrow ? convert(module, wide, DType::i8) : wide;
 }
 
-/// True if every sum of `count` products fits in i32.
-bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
+/// True if every sum of `count` products fits in i32. A guard may bound the count.
+bool fits_i32(const Module& module, const Steps& a, const Steps& b, const Dim& count) {
   int64_t limit = highest_integer(DType::i32) / std::max<int64_t>(step_bounds(a).size() * step_bounds(b).size(), 1);
-  return count.upper_bound() <= limit;
+  auto bounds = [&](const Guard& guard) {
+    bool holds_here = guard.module == &module || guard.module == &module.program().main();
+    return holds_here && guard.kind == Guard::Kind::less_equal && guard.a == count && guard.b.upper_bound() <= limit;
+  };
+  return count.upper_bound() <= limit || std::ranges::any_of(module.program().guards(), bounds);
 }
 
 /// Multiplies two scales that broadcast along axis_a and axis_b of a result of this rank. Does not fold the product of
@@ -202,7 +206,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   auto a = steps_of(module, i.inputs[0]), b = steps_of(module, i.inputs[1]);
   if (!a || !b) return std::nullopt;
   int64_t rank = i.types[0].shape.rank();
-  if (!keeps_sum(*a, *b, rank) || !fits_i32(*a, *b, i.inputs[0].dims().back())) return std::nullopt;
+  if (!keeps_sum(*a, *b, rank) || !fits_i32(module, *a, *b, i.inputs[0].dims().back())) return std::nullopt;
   Value product = dot_of_integers(module, *a, *b, factors);
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
@@ -260,7 +264,7 @@ std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   if (!fits) return std::nullopt;
   auto x = steps_of(module, i.inputs[0]), w = steps_of(module, i.inputs[1]);
   if (!x || !w || x->axis >= 0 || (w->axis >= 0 && w->axis != output_axis(*op))) return std::nullopt;
-  if (!fits_i32(*x, *w, terms_of_sum(*op, i.inputs[1].dims()))) return std::nullopt;
+  if (!fits_i32(module, *x, *w, terms_of_sum(*op, i.inputs[1].dims()))) return std::nullopt;
   Value product = convolution_of_integers(module, *op, *x, *w, factors);
   int64_t channel = w->axis < 0 ? -1 : 1;
   return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));

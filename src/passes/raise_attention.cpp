@@ -20,6 +20,7 @@ struct Scores {
   std::vector<int64_t> order = {};  // the permutation that makes k of kt
   double scale = 1, softcap = 0;
   std::optional<Value> mask = {};  // as for Attention
+  double hidden = -INFINITY;       // as for Attention
 };
 
 /// Matches scale * dot(q, kt), also with a soft cap or with scales on the operands, which may be before a transpose.
@@ -82,7 +83,7 @@ bool keeps_matrices(const Instruction& i) {
   return from.size() > 3 && to.size() > 3 && std::equal(from.end() - 3, from.end(), to.end() - 3);
 }
 
-/// Matches scores, scores + mask, or select(mask, scores, -huge), with at most `depth` masks and reshapes.
+/// Matches scores, scores + mask, or select(mask, scores, number), with at most `depth` masks and reshapes.
 std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
   if (auto scores = match_scores(value)) return scores;
   if (depth == 0) return std::nullopt;
@@ -92,13 +93,23 @@ std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
       scores->mask = reshaped_mask(module, *scores->mask, value.def->inputs[0].dims(), value.dims());
     return scores;
   }
-  auto with = [&](std::optional<Scores> scores, Value mask, double hidden = 0) {
+  /// Adds a mask, or a bool mask that sets scores to `hidden`. Both kinds are joined by adding if that hides as much.
+  auto with = [&](std::optional<Scores> scores, Value mask, double hidden = 0) -> std::optional<Scores> {
+    auto is_bool = [](Value m) { return m.dtype() == DType::boolean; };
     auto added = [&](Value m, double low) {
       auto number = [&](double x) { return constant(module, value.dtype(), x); };
-      return m.dtype() == DType::boolean ? apply(module, Fn::select, {m, number(0), number(low)}) : m;
+      return is_bool(m) ? apply(module, Fn::select, {m, number(0), number(low)}) : m;
     };
-    if (scores->mask) scores->mask = apply(module, Fn::add, {added(*scores->mask, -INFINITY), added(mask, hidden)});
-    else scores->mask = std::isinf(hidden) ? mask : added(mask, hidden);
+    bool are_alike = scores->mask && is_bool(mask) == is_bool(*scores->mask);
+    if (are_alike && is_bool(mask) && hidden != scores->hidden) return std::nullopt;
+    if (are_alike) mask = apply(module, is_bool(mask) ? Fn::logical_and : Fn::add, {*scores->mask, mask});
+    if (scores->mask && !are_alike) {
+      double low = is_bool(mask) ? hidden : scores->hidden;
+      if (low > as_good_as_minus_infinity) return std::nullopt;
+      mask = apply(module, Fn::add, {added(*scores->mask, low), added(mask, low)});
+    }
+    scores->mask = mask;
+    scores->hidden = is_bool(mask) ? hidden : -INFINITY;
     return scores;
   };
   if (Instruction* sum = as_fn(value, Fn::add)) {
@@ -109,10 +120,9 @@ std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
   }
   if (Instruction* select = as_fn(value, Fn::select)) {
     auto hidden = splat_number(select->inputs[2]);
-    if (!hidden || *hidden > as_good_as_minus_infinity) return std::nullopt;
+    if (!hidden || !(*hidden < INFINITY)) return std::nullopt;
     auto scores = match_masked(module, select->inputs[1], depth - 1);
-    if (!scores) return std::nullopt;
-    return with(scores, without_broadcast(select->inputs[0]), *hidden);
+    return scores ? with(scores, without_broadcast(select->inputs[0]), *hidden) : scores;
   }
   return std::nullopt;
 }
@@ -136,12 +146,12 @@ bool are_private(Value probabilities, Instruction* softmax, const Instruction* d
 }
 
 /// Returns offset if the mask shows columns <= row + offset, hides all other columns, and every row sees a column.
-std::optional<Dim> causal_offset(Value mask) {
-  if (mask.rank() < 2) return std::nullopt;
+std::optional<Dim> causal_offset(Value mask, double hidden) {
+  if (mask.rank() < 2 || (mask.dtype() == DType::boolean && hidden > as_good_as_minus_infinity)) return std::nullopt;
   if (mask.dtype() != DType::boolean) {
     Instruction* select = as_fn(mask, Fn::select);
-    auto hidden = select ? splat_number(select->inputs[2]) : std::nullopt;
-    if (!hidden || *hidden > as_good_as_minus_infinity || splat_number(select->inputs[1]) != 0.0) return std::nullopt;
+    auto low = select ? splat_number(select->inputs[2]) : std::nullopt;
+    if (!low || *low > as_good_as_minus_infinity || splat_number(select->inputs[1]) != 0.0) return std::nullopt;
     mask = select->inputs[0];
   }
   auto offset = lower_triangle(mask);
@@ -165,12 +175,13 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   std::vector<Value> operands = {with_four_axes(module, s->q),
                                  with_four_axes(module, transpose(module, s->kt, s->order)), with_four_axes(module, v)};
   if (s->mask) {
-    if (auto offset = causal_offset(*s->mask)) {
+    if (auto offset = causal_offset(*s->mask, s->hidden)) {
       attention.causal = true;
       attention.offset = *offset;
     } else {
       const Dims& scores = softmax->inputs[0].dims();
       operands.push_back(reshaped_mask(module, *s->mask, scores, four_axes(scores)));
+      attention.hidden = s->hidden;
       attention.nan_rows = probabilities.def == softmax;  // false if a select replaces NaN by 0
     }
   }

@@ -137,3 +137,22 @@ def test_a_recurrent_network_and_a_branch(tmp_path):
     for count, sign in (3, 1), (7, -1):
         x = {"x": sign * random.random((count, 2, 5), np.float32)}
         compare(answers(target, x), answers(source, x))
+
+
+def test_attention_that_selects(tmp_path):
+    """A compiled program has one operator attention, whose mask sets scores to a number; a query sees no key."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]>
+        main (float[1, 2, 3, 8] q, float[1, 2, 8, 5] k, float[1, 2, 5, 8] v, bool[3, 5] m) => (float[1, 2, 3, 8] y) <float low = {-2}> {
+            s = MatMul(q, k) h = Where(m, s, low) p = Softmax <axis = -1> (h) y = MatMul(p, v)
+        }""")
+    onnx.save(model, tmp_path / "m.onnx")
+    compiled = [BUILD / "bin/weft", "compile", tmp_path / "m.onnx", "--device", "cpu", "-o", tmp_path / "m.weft"]
+    assert subprocess.run(compiled, capture_output=True).returncode == 0
+    done = convert(tmp_path / "m.weft", tmp_path / "again.onnx")
+    assert done.returncode == 0, done.stderr
+    draw = np.random.default_rng(0)
+    feeds = {port.name: draw.standard_normal([d.dim_value for d in port.type.tensor_type.shape.dim]).astype(np.float32)
+             for port in model.graph.input}
+    feeds["m"] = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool)
+    wanted, = answers(tmp_path / "m.onnx", feeds)
+    np.testing.assert_allclose(answers(tmp_path / "again.onnx", feeds)[0], wanted, 1e-5, 1e-5)

@@ -107,10 +107,26 @@ def test_multi_head_attention_packed(layout, bias):
     np.testing.assert_allclose(*answers, 1e-5, 1e-6)
 
 
-def test_unidirectional_attention_refuses_keys_of_another_length():
-    model, _ = model_of("MultiHeadAttention", qkv(7), ["y"], {"num_heads": HEADS, "unidirectional": 1})
-    with pytest.raises(Exception, match="keys and rows of unidirectional attention"):
-        weft.compile(model, device="ref")
+@pytest.mark.parametrize("past", [0, 2])
+@pytest.mark.parametrize("keys", [3, 7])
+def test_unidirectional_attention_over_keys_of_another_length(keys, past):
+    cache = [floats(BATCH, HEADS, past, SIZE), floats(BATCH, HEADS, past, SIZE) + 1] if past else []
+    outputs = ["y", "k", "v"] if past else ["y"]
+    attributes = {"num_heads": HEADS, "unidirectional": 1}
+    judge("MultiHeadAttention", [*qkv(keys), *([None] * 3 if past else []), *cache], attributes, outputs)
+    judge("MultiHeadAttention", [*qkv(keys), None, flags(BATCH, keys + past), *([None] if past else []), *cache], attributes, outputs)
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+def test_unidirectional_attention_over_an_open_number_of_keys(device):
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        main (float[b, n, 64] q, float[b, m, 64] k, float[b, m, 64] v) => (float y) {
+            y = com.microsoft.MultiHeadAttention <num_heads = 4, unidirectional = 1> (q, k, v)
+        }""").SerializeToString()
+    session, program = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]), weft.compile(model, device=device)
+    for keys in TOKENS, 7, TOKENS, 3:
+        feed = dict(zip("qkv", qkv(keys)))
+        np.testing.assert_allclose(program.run(feed)["y"], session.run(None, feed)[0], 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("beams", [False, True])
@@ -385,6 +401,25 @@ def test_group_norm(last):
         got = answer("SkipGroupNorm", [x, gamma, beta, skip, bias], attributes, ["y", "total"])
         np.testing.assert_allclose(got[0], y, 1e-4, 1e-5)
         np.testing.assert_allclose(got[1], total, 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_group_norm_of_open_channels(last):
+    """The channels of the input are open, or follow from another size that is not known to be divisible."""
+    sizes = "b, h, w, c" if last else "b, c, h, w"
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        main (float[{sizes}] x, float[c] gamma, float[c] beta) => (float y) {{
+            y = com.microsoft.GroupNorm <groups = 2, activation = 0, channels_last = {last}> (x, gamma, beta)
+        }}""").SerializeToString()
+    program = weft.compile(model, device="cpu")
+    for channels in 8, 6:
+        x, gamma, beta = floats(2, 3, 3, channels), floats(channels), floats(channels) + 1
+        grouped = x.reshape(2, 9, 2, channels // 2)
+        y = (grouped - grouped.mean((1, 3), keepdims=True)) / np.sqrt(grouped.var((1, 3), keepdims=True) + 1e-5)
+        first = lambda v: v if last else v.transpose(0, 3, 1, 2)
+        np.testing.assert_allclose(program(first(x), gamma, beta), first(y.reshape(x.shape) * gamma + beta), 1e-4, 1e-5)
+    with pytest.raises(weft.Error, match="(?s)E312.*GroupNorm"):
+        program(floats(*(2, 3, 3, 7) if last else (2, 7, 3, 3)), floats(7), floats(7))
 
 
 def test_nhwc_convolution():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that decide the ranks of values: Squeeze without axes, If with branches of different ranks; and names of
-sizes (dim_param). Compared with onnxruntime."""
+"""Sizes that decide a program: the ranks of values (Squeeze without axes, If with branches of different ranks), what is
+broadcast, where a slice begins; and names of sizes (dim_param). Compared with onnxruntime."""
 import sys
 from pathlib import Path
 
@@ -67,9 +67,10 @@ def array(*dims):
     return np.random.default_rng(sum(dims)).standard_normal(dims).astype(np.float32)
 
 
-def check(compiled, source, x):
-    want, = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    got = compiled(x)
+def check(compiled, source, *arrays):
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    want, = session.run(None, {port.name: array for port, array in zip(session.get_inputs(), arrays)})
+    got = compiled(*arrays)
     assert got.shape == want.shape
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
@@ -123,6 +124,89 @@ def test_a_saved_program_keeps_to_its_sizes(tmp_path):
     check(loaded, SQUEEZE, array(1, 3, 4))
     with pytest.raises(weft.Error, match="Squeeze: compiled for sizes where n == 1 does not hold"):
         loaded(array(1, 3, 1))
+
+
+# Each model with sizes of its inputs, in several runs.
+BROADCASTS = {
+    "Add": ("(float[b, n] x, float[b, m] y) => (float z) { z = Add(x, y) }",
+            [[(2, 5), (2, 5)], [(2, 1), (2, 5)], [(2, 5), (2, 1)], [(3, 1), (3, 0)], [(0, 5), (0, 5)], [(2, 1), (2, 1)]]),
+    "a number": ("(float[n] x) => (float z) <float[3] y = {1, 2, 3}> { z = Mul(y, x) }", [[(3,)], [(1,)]]),
+    "Max": ("(float[n] x, float[m] y, float[k] z) => (float w) { w = Max(x, y, z) }",
+            [[(4,), (4,), (4,)], [(1,), (4,), (4,)], [(4,), (1,), (1,)], [(1,), (1,), (4,)], [(4,), (4,), (1,)]]),
+    "Where": ("(float[n] x, float[m] y, float[k, m] c) => (float z) <float o = {0}> { p = Greater(c, o) z = Where(p, x, y) }",
+              [[(5,), (5,), (2, 5)], [(1,), (5,), (1, 5)], [(5,), (1,), (3, 1)]]),
+    "MatMul": ("(float[b, 2, 3] x, float[c, 3, 2] y) => (float z) { z = MatMul(x, y) }",
+               [[(4, 2, 3), (4, 3, 2)], [(1, 2, 3), (4, 3, 2)], [(4, 2, 3), (1, 3, 2)]]),
+    "Gemm": ("(float[m, 3] x, float[k] c) => (float z) <float[3, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> { z = Gemm(x, w, c) }",
+             [[(2, 3), (4,)], [(2, 3), (1,)]]),
+    "Expand": ("(float[b, n] x, float[m] y) => (float z) { s = Shape(y) z = Expand(x, s) }",
+               [[(2, 5), (5,)], [(2, 1), (5,)], [(2, 5), (1,)], [(2, 1), (0,)]]),
+    "first": ("(float[b, n] x) => (float z) <int64[1] o = {0}, int64[1] l = {1}> { f = Slice(x, o, l, l) z = Add(x, f) }",
+              [[(2, 5)], [(2, 1)], [(2, 0)], [(0, 3)]]),
+    "DFT": ("(float[b, n, c] x) => (float z) <int64 l = {8}> { z = DFT(x, l) }", [[(2, 8, 1)], [(2, 8, 2)], [(1, 8, 1)]]),
+    "twice": ("(float[n] x, float[m] y) => (float z) { a = Add(x, y) b = Tanh(a) c = Mul(y, b) z = Sub(c, x) }",
+              [[(1,), (5,)], [(5,), (5,)], [(5,), (1,)]]),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", BROADCASTS)
+def test_open_sizes_broadcast(name, device):
+    text, runs = BROADCASTS[name]
+    source = model("main " + text)
+    for order in 1, -1:
+        compiled = weft.compile(source, device=device)
+        for run in runs[::order]:
+            check(compiled, source, *(array(*dims) for dims in run))
+
+
+def test_sizes_that_do_not_broadcast_are_refused():
+    compiled = weft.compile(model("main " + BROADCASTS["Add"][0]), device="cpu")
+    for _ in range(2):
+        with pytest.raises(weft.Error, match=r"(?s)E312.*\(Add\)"):
+            compiled(array(2, 3), array(2, 4))
+    assert compiled(array(2, 3), array(2, 1)).shape == (2, 3)
+
+
+def test_a_saved_program_refuses_to_broadcast_an_open_size(tmp_path):
+    weft.compile(model("main " + BROADCASTS["Add"][0]), device="cpu").save(tmp_path / "m.weft")
+    loaded = weft.load(tmp_path / "m.weft")
+    assert loaded(array(2, 3), array(2, 3)).shape == (2, 3)
+    with pytest.raises(weft.Error, match=r"(?s)E312.*\(Add\)"):
+        loaded(array(2, 3), array(2, 1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("step", [1, 2, -1])
+@pytest.mark.parametrize("bound", ["start", "end"])
+def test_a_slice_bound_that_follows_from_a_size(bound, step, device):
+    """Shape(x) - 5 counts from the end where it is below 0."""
+    other = {"start": "{9223372036854775807}" if step > 0 else "{-9223372036854775807}", "end": "{0}" if step > 0 else "{-1}"}[bound]
+    text = f"""main (float[b, n] x) => (float z) <int64[1] one = {{1}}, int64[1] five = {{5}}, int64[1] other = {other}, int64[1] step = {{{step}}}> {{
+  shape = Shape <start = 1>(x)
+  five_less = Sub(shape, five)
+  z = Slice(x, {"five_less, other" if bound == "start" else "other, five_less"}, one, step)
+}}"""
+    source = model(text)
+    compiled = weft.compile(source, device=device)
+    for size in 8, 5, 4, 3, 2, 1, 0, 13:
+        check(compiled, source, array(2, size))
+
+
+@pytest.mark.parametrize("scales", [(0.1, 0.2, 0.04), (0.02, 0.03, 0.0012), (0.5, 0.25, 2), (0.11, 0.13, 1.144)])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_product_of_bytes_with_an_open_number_of_terms(device, scales):
+    """Many results are half way between two integers. The longest sums are those of floats, because i32 might overflow."""
+    a, b, y = scales
+    source = model(f"""main (uint8[m, k] a, uint8[k, n] b) => (uint8[m, n] y)
+    <float a_scale = {{{a}}}, uint8 a_zero = {{120}}, float b_scale = {{{b}}}, uint8 b_zero = {{110}}, float y_scale = {{{y}}}, uint8 y_zero = {{100}}>
+    {{ y = QLinearMatMul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero) }}""")
+    compiled, draw = weft.compile(source, device=device), np.random.default_rng(0)
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    for terms, step in (96, 0), (33, 0), (40_000, 1), (1, 0):
+        left, right = draw.integers(110, 131, (16, terms), np.uint8), draw.integers(100, 121, (terms, 24), np.uint8)
+        wanted, = session.run(None, {"a": left, "b": right})
+        np.testing.assert_allclose(compiled(left, right).astype(int), wanted, rtol=0, atol=step)
 
 
 @pytest.mark.parametrize("name", ["?", "-1", "None", "*", "1", ""])

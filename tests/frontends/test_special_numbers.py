@@ -17,13 +17,13 @@ f16, f32, f64 = np.float16, np.float32, np.float64
 INF = float("inf")
 
 
-def run(nodes, feeds, constants=None):
+def run(nodes, feeds, constants=None, opset=18):
     """Returns y on the CPU; `nodes` are (operator, inputs, output, attributes)."""
     ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
     steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
     fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     return weft.compile(model.SerializeToString(), device="cpu").run(feeds)["y"]
 
 
@@ -55,6 +55,15 @@ def test_roots(exponent, before):
     np.testing.assert_allclose(y, wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bounds", [{}, {"min": 0.0}, {"max": 6.0}, {"min": -INF, "max": INF}])
+def test_clip_with_attributes(bounds):
+    """Bounds that are not given are the lowest and the greatest f32."""
+    x = np.array([-INF, -2, 0.5, 7, INF, np.nan], f32)
+    limits = np.finfo(f32)
+    y = run([("Clip", "x", "y", bounds)], {"x": x}, opset=6)
+    np.testing.assert_array_equal(y, np.clip(x, bounds.get("min", limits.min), bounds.get("max", limits.max)))
+
+
 def attention(scores, q, k, v):
     """Returns softmax(scores(q k^T)) v in f64."""
     s = scores(np.einsum("bhqd,bhkd->bhqk", q.astype(f64), k.astype(f64)))
@@ -62,22 +71,44 @@ def attention(scores, q, k, v):
     return e / e.sum(-1, keepdims=True) @ v.astype(f64)
 
 
+LOWS = [(f32, -INF), (f32, -3.4028235e38), (f32, -1e9), (f32, -10000), (f16, -65504), (f16, -INF)]
+
+
+@pytest.mark.parametrize(("dtype", "low"), LOWS)
 @pytest.mark.parametrize("rank", [1, 2, 4])
 @pytest.mark.parametrize("garbage", [INF, np.nan])
-def test_hidden_keys_hold_garbage(rank, garbage):
+def test_hidden_keys_hold_garbage(rank, garbage, dtype, low):
+    """Where all keys are hidden, the answer is NaN for -infinity, and the mean of the values for another number."""
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal((2, 3, n, 16)).astype(f32) for n in (5, 9, 9))
+    q, k, v = (rng.standard_normal((2, 3, n, 16)).astype(dtype) for n in (5, 9, 9))
     k[:, :, -2:] = garbage
     mask = rng.random({1: (9,), 2: (5, 9), 4: (2, 1, 5, 9)}[rank]) < 0.7
     mask[..., 0], mask[..., -2:] = True, False
     if rank == 4:
-        mask[1, 0, 2] = False  # all keys are hidden: NaN
+        mask[1, 0, 2] = False
     nodes = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s", {}), ("Where", "m s low", "h", {}),
              ("Softmax", "h", "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
-    y = run(nodes, {"q": q, "k": k, "v": v, "m": mask}, {"low": f32(-INF)})
+    y = run(nodes, {"q": q, "k": k, "v": v, "m": mask}, {"low": dtype(low)})
     with np.errstate(invalid="ignore"):
-        wanted = attention(lambda s: np.where(mask, s, -INF), q, k, v)
-    assert np.isnan(wanted).sum() == (rank == 4) * 3 * 16
+        wanted = attention(lambda s: np.where(mask, s, low), q, k, v)
+    assert np.isnan(wanted).sum() == (rank == 4 and low == -INF) * 3 * 16
+    np.testing.assert_allclose(y, wanted, **({"rtol": 1e-2, "atol": 4e-3} if dtype == f16 else {"rtol": 1e-4, "atol": 1e-5}))
+
+
+@pytest.mark.parametrize("low", [-INF, -3.4028235e38, -1e30, -10000])
+@pytest.mark.parametrize("garbage", [INF, np.nan, 0.5])
+def test_two_masks_hide_garbage(garbage, low):
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((2, 3, n, 16)).astype(f32) for n in (5, 9, 9))
+    k[:, :, -2:] = garbage
+    m, n = rng.random((5, 9)) < 0.8, rng.random((2, 1, 1, 9)) < 0.8
+    n[..., 0], n[..., -2:] = True, False
+    m[:, 0], m[3] = True, False
+    nodes = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s", {}), ("Where", "m s low", "h", {}),
+             ("Where", "n h low", "g", {}), ("Softmax", "g", "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    y = run(nodes, {"q": q, "k": k, "v": v, "m": m, "n": n}, {"low": f32(low)})
+    with np.errstate(invalid="ignore"):
+        wanted = attention(lambda s: np.where(m & n, s, low), q, k, v)
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
 
 

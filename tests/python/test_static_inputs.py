@@ -48,6 +48,18 @@ def test_each_value_is_compiled_once(device):
     assert compiled_count(model) == 6
 
 
+@DEVICES
+def test_outputs_without_a_type(device):
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    inputs = [helper.make_tensor_value_info("x", F32, ["a", "b", "c"]), helper.make_tensor_value_info("axes", I64, ["k"])]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    model = weft.compile(source, device=device)
+    assert model.outputs[0].dtype == "f32"
+    for axes in [0], [1, -1]:
+        assert np.array_equal(model(X, np.array(axes)), X.sum(tuple(axes)))
+
+
 def test_the_last_used_are_kept():
     node = helper.make_node("CumSum", ["x", "axis"], ["y"])
     model = weft.compile(model_of([node], [("x", F32, ["n"] * 64), ("axis", I64, [])], ["n"] * 64), device="ref")

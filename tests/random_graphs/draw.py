@@ -260,8 +260,8 @@ class Drawing:
             return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), sizes)
 
         inputs = [info(v, {a: s for (i, a), s in symbols.items() if i == k}) for k, v in enumerate(self.inputs)]
-        outputs = [helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(v.dtype), None)
-                   for v in self.outputs()]
+        outputs = [helper.make_empty_tensor_value_info(v.name) if self.seed % 4 == 0
+                   else helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(v.dtype), None) for v in self.outputs()]
         weights = [numpy_helper.from_array(v.plain, v.name) for v in self.initializers]
         graph = helper.make_graph(self.nodes, f"seed{self.seed}", inputs, outputs, weights)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1),

@@ -95,7 +95,8 @@ def multi_head(d, name):
     bias = d.weight(f32(d, 3 * heads * size)) if d.chance(0.4) else None
     if d.chance(0.3):  # the keys and values of an encoder
         k, v = d.input((batch, heads, keys, size)), d.input((batch, heads, keys, size))
-    return add(d, name, q, k, v, bias, num_heads=heads, **({"scale": 0.3} if d.chance(0.4) else {}))
+    words = ({"scale": 0.3} if d.chance(0.4) else {}) | ({"unidirectional": 1} if d.chance(0.4) else {})
+    return add(d, name, q, k, v, bias, num_heads=heads, **words)
 
 
 @draws("Attention")
@@ -156,8 +157,13 @@ def qlinear_concat(d, name):
 
 @draws("QLinearGlobalAveragePool", "QLinearAveragePool")
 def qlinear_pool(d, name):
-    words = {"channels_last": 0} if "Global" in name else {"kernel_shape": [2, 2]}
-    return add(d, name, d.input((1, 2, 4, 4), np.uint8), *quantum(zero=2), *quantum(zero=d.random.choice((3, 4))), **words)
+    words = {"channels_last": 0}
+    if "Global" not in name:
+        words = {"kernel_shape": [2, 2]}
+        if d.chance(0.6):
+            words = {"kernel_shape": [d.random.choice((2, 3, 4)) for _ in range(2)], "strides": [d.random.choice((1, 2, 3)) for _ in range(2)],
+                     "pads": [d.random.choice((0, 1)) for _ in range(4)], "ceil_mode": d.random.randrange(2), "count_include_pad": d.random.randrange(2)}
+    return add(d, name, d.input((1, 2, 4, 5), np.uint8), *quantum(zero=2), *quantum(zero=d.random.choice((3, 4))), **words)
 
 
 @draws("QGemm")

@@ -248,7 +248,8 @@ def squeeze(d, name):
 @draws("Unsqueeze")
 def unsqueeze(d, name):
     x = d.pick(lambda v: v.rank < 4)
-    return d.add(name, x, np.array([d.random.randint(-x.rank - 1, x.rank)], np.int64), exact=True)
+    axis = np.array([d.random.randint(-x.rank - 1, x.rank)], np.int64)
+    return d.add(name, x, d.given(axis, chosen=True) if d.chance(0.1) else axis, exact=True)
 
 
 @draws("Flatten")
@@ -847,9 +848,12 @@ def conv_integer(d, name):
 
 @draws("QLinearMatMul")
 def qlinear_matmul(d, name):
-    x = d.input((3, 8), np.uint8)
-    half, zero = np.array(0.5, np.float32), np.array(3, np.uint8)
-    return d.add(name, x, half, zero, d.weight(d.array((8, 5), np.uint8)), half, zero, np.array(1.0, np.float32), zero, exact=True)
+    """Scales whose products are half-way values for many sums; all operands may be inputs, so that any size may be open."""
+    k, (a, b, y) = d.random.choice((8, 33)), d.random.choice(((0.5, 0.5, 1), (0.1, 0.2, 0.04), (0.01, 0.03, 0.0024)))
+    x, w = d.input((3, k), np.uint8), d.array((k, 5), np.uint8)
+    zero = np.array(3, np.uint8)
+    scales = [np.array(scale, np.float32) for scale in (a, b, y)]
+    return d.add(name, x, scales[0], zero, d.given(w) if d.chance(0.5) else d.weight(w), scales[1], zero, scales[2], zero, exact=True)
 
 
 @draws("QLinearConv")

@@ -54,7 +54,14 @@ def masked_scores(d, scores, batch, queries, keys):
     if kind == 3:
         seen = np.tril(np.ones((queries, keys), bool), keys - queries if keys >= queries else 0)
         seen[:, 0] = True
-        scores = d.add("Where", d.weight(seen), scores, f32(-1e9) if d.random.random() < 0.5 else f32(-9999))
+        low = d.random.choice((-1e9, -9999, -3.4e38, -np.inf))
+        scores = d.add("Where", d.weight(seen), scores, f32(low))
+        if d.chance(0.4):  # a second mask, which leaves a key to each query; with a finite number, a third hides whole rows
+            seen = d.numbers.random((*batch[-1:], 1, keys)) < 0.7
+            seen[..., 0] = True
+            scores = d.add("Where", d.weight(seen), scores, f32(low if d.chance(0.7) else -1e9))
+        if np.isfinite(low) and d.chance(0.3):
+            scores = d.add("Where", d.weight(d.array((queries, 1), bool)), scores, f32(low))
     if kind == 4:
         scores = d.add("Mul", d.add("Tanh", scores), f32(4))
     return scores
@@ -204,6 +211,34 @@ def computed_shape(d):
     first = d.add("Gather", d.add("Shape", x), np.array(0, np.int64), axis=0)
     sizes = d.add("Concat", d.add("Unsqueeze", first, np.array([0], np.int64)), np.array([-1], np.int64), axis=0)
     return d.add("Reshape", x, sizes, exact=True)
+
+
+def slice_by_size(d):
+    """Returns a slice with a bound computed from the axis' size, which may come out below 0: it then counts from the end."""
+    x = d.pick(lambda v: v.rank > 0 and v.plain.size > 0)
+    axis = d.random.randrange(x.rank)
+    size = d.add("Slice", d.add("Shape", x), np.array([axis]), np.array([axis + 1]), exact=True)
+    bound = d.add("Sub", size, np.array([d.random.choice((0, 1, 2, 5, 9))]), exact=True)
+    forwards = d.chance(0.7)
+    step, far = (d.random.choice((1, 1, 2)), 1 << 62) if forwards else (-1, -(1 << 62))
+    lists = (bound, np.array([far])) if forwards and d.chance(0.6) else (np.array([0 if forwards else -1]), bound)
+    return d.add("Slice", x, *lists, np.array([axis]), np.array([step]), exact=True)
+
+
+def with_its_first(d):
+    """Returns an operator on x and x's first elements along an axis, which broadcast; and perhaps on an input, so that
+    open sizes meet that may be 1."""
+    x = rows(d)
+    axis = d.random.randrange(x.rank)
+    first = d.add("Slice", x, np.array([0]), np.array([1]), np.array([axis]), exact=True)
+    y = d.add(d.random.choice(("Add", "Sub", "Mul", "Max")), *((x, first) if d.chance(0.5) else (first, x)), exact=True)
+    if d.chance(0.5):
+        y = d.add("Where", d.input(x.shape[-1:], bool), y, first, exact=True)
+    if d.chance(0.5):
+        y = d.add("Add", y, d.input([size if d.chance(0.6) else 1 for size in x.shape]), exact=True)
+    if d.chance(0.3):
+        y = d.add("Expand", d.input(y.shape[-1:]), d.add("Shape", y), exact=True)
+    return y
 
 
 def positions(d):
@@ -450,7 +485,8 @@ def long_rows(d):
 
 ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
-    broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
+    broadcast_then_function, twice_the_same, of_constants, computed_shape, slice_by_size,
+    with_its_first, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, turned_sum, long_rows,
 ]

@@ -62,7 +62,7 @@ Expr swap_last(Expr x) {
 
 Expr broadcast(Expr x, const Dims& dims) {
   if (x.dims() == dims) return x;
-  return {x.at, x.at->emit(Broadcast{.dims = dims}, {x.value})};
+  return {x.at, x.at->emit(Broadcast{.dims = dims}, {with_ones(x.at->module(), x.value, dims)})};
 }
 
 Expr reduce(ReduceFn fn, Expr x, std::vector<int64_t> axes, bool keep) {

@@ -35,10 +35,12 @@ Expr fitted(Expr x, int64_t axis, const Dim& size) {
 Expr fourier_transform(Expr x, const Dim& n, bool inverse, bool onesided) {
   const Builder& c = *x.at;
   int64_t last = x.rank() - 1;
-  bool is_real = known_equal(x.dims().back(), 1), gives_real = inverse && onesided;
-  if (gives_real && is_real) c.unsupported("inverse and onesided of a real input is not supported");
   GuardCollector guards(c.module());
-  if (!is_real) require_equal(x.dims().back(), 2, "real and imaginary part");
+  const Dim parts = x.dims().back();
+  bool is_real = known_equal(parts, 1) || !assume(Guard::Kind::equal, parts, 2, "real and imaginary part"),
+       gives_real = inverse && onesided;
+  if (is_real) require_equal(parts, 1, "real part");
+  if (gives_real && is_real) c.unsupported("inverse and onesided of a real input is not supported");
   Dim bins = onesided ? floordiv(n, 2) + 1 : n;
   Dim used = gives_real ? bins : n;
   x = fitted(x, last - 1, used);

@@ -19,10 +19,10 @@ Dim slice_bound(const Builder& b, const Dim& given, const Dim& size, const Dim& 
     if (*value <= -far) return low;
     return *value < 0 ? max(given + size, low) : min(given, high);
   }
-  if (given.upper_bound() < 0) return max(given + size, low);
   GuardCollector guards(b.module());
-  require_less_equal(0, given, "Slice: a bound that depends on sizes is counted from the front");
-  return min(given, high);
+  bool is_from_front =
+      given.upper_bound() >= 0 && assume(Guard::Kind::less_equal, 0, given, "Slice: a bound is counted from the front");
+  return is_from_front ? min(given, high) : max(given + size, low);
 }
 
 void cut_one(const Builder& b, Slice& slice, const Cut& c) {

@@ -273,14 +273,29 @@ std::string causal_mask(Out& out, const Dim& rows, const Dim& keys, const Dim& o
   return out.add("LessOrEqual", {range(keys), last});
 }
 
+/// Writes an attention whose mask sets scores to a number; the mask of ONNX's Attention sets them to -infinity.
+Names selecting_attention(Out& out, const Instruction& i, const Attention& op) {
+  if (op.causal || op.softcap > 0 || !known_equal(i.inputs[0].dims()[1], i.inputs[1].dims()[1]))
+    refuse_export(out.source(),
+                  "an attention, causal, capped or with shared heads, whose mask sets scores to a number");
+  Names inputs = all_names(out, i);
+  auto number = [&](double x) { return out.scalar(i.inputs[0].dtype(), x); };
+  std::string keys = out.add("Transpose", {inputs[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  std::string scores = out.add("Mul", {out.add("MatMul", {inputs[0], keys}), number(op.scale)});
+  scores = out.add("Where", {inputs[3], scores, number(op.hidden)});
+  return {out.add("MatMul", {out.add("Softmax", {scores}, {{"axis", int64_t{3}}}), inputs[2]})};
+}
+
 Names write(Out& out, const Instruction& i, const Attention& op) {
   if (op.ranged || op.sinks) refuse_export(out.source(), "an attention with sinks or ranges of keys");
+  bool has_flags = i.inputs.size() == 4 && i.inputs[3].dtype() == DType::boolean;
+  if (has_flags && !std::isinf(op.hidden)) return selecting_attention(out, i, op);
   Names inputs = all_names(out, i);
   bool is_plain = !op.causal || known_equal(op.offset, 0);
   if (!is_plain) {
     std::string seen = causal_mask(out, i.inputs[0].dims()[2], i.inputs[1].dims()[2], op.offset);
     if (inputs.size() == 3) inputs.push_back(seen);
-    else if (i.inputs[3].dtype() == DType::boolean) inputs[3] = out.add("And", {inputs[3], seen});
+    else if (has_flags) inputs[3] = out.add("And", {inputs[3], seen});
     else inputs[3] = out.add("Where", {seen, inputs[3], out.scalar(i.inputs[3].dtype(), -HUGE_VAL)});
   }
   return {out.add("Attention", inputs,

@@ -433,22 +433,22 @@ std::string to_string(const SizeDecision& decision) {
   return cat(decision.a, decision.kind == Guard::Kind::equal ? " == " : " <= ", decision.b);
 }
 
-bool Importer::decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what) {
+bool Importer::decide(Module& module, SizeDecision decision, std::string_view what) {
+  const auto& [kind, a, b, holds, decides_rank] = decision;
   bool is_equality = kind == Guard::Kind::equal;
   if (is_equality ? known_equal(a, b) : known_less_equal(a, b)) return true;
   if (is_equality ? known_different(a, b) : known_less_equal(b + 1, a)) return false;
-  SizeDecision decision{kind, a, b, guess};
   std::string text = to_string(decision);
   if (auto given = decisions_.given.find(text); given != decisions_.given.end()) decision.holds = given->second;
   auto is_same = [&](const SizeDecision& made) { return to_string(made) == text; };
   if (std::ranges::none_of(decisions_.made, is_same)) decisions_.made.push_back(decision);
   GuardCollector guards(module);
-  std::string why = cat(what, ": compiled for sizes where ", text, decision.holds ? "" : " does not hold");
-  if (is_equality && decision.holds) require_equal(a, b, why);
+  std::string why = cat(what, ": compiled for sizes where ", text, holds ? "" : " does not hold");
+  if (is_equality && holds) require_equal(a, b, why);
   else if (is_equality) require_less_equal(1, max(a - b, b - a), why);
-  else if (decision.holds) require_less_equal(a, b, why);
+  else if (holds) require_less_equal(a, b, why);
   else require_less_equal(b + 1, a, why);
-  return decision.holds;
+  return holds;
 }
 
 void Importer::forget_since(Program::Mark mark, size_t decisions) {
@@ -456,10 +456,11 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
   decisions_.made.resize(decisions);
 }
 
-/// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
-/// Returns false if all guesses were flipped. Decisions in `known` are the caller's and stay.
+/// Flips the last guess about a rank before the fault that was not flipped yet, so that repeated calls try every
+/// combination. Returns false if all guesses were flipped. Decisions in `known` are the caller's and stay.
 static bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
+    if (!decisions.made[i].decides_rank) continue;
     std::string text = to_string(decisions.made[i]);
     if (decisions.given.try_emplace(text, !decisions.made[i].holds).second) return true;
     if (!known.contains(text)) decisions.given.erase(text);
@@ -676,6 +677,9 @@ void Importer::node(const Node& node, Scope& scope) {
     return;
   }
   Call call(*this, scope, node, opset(node.domain, scope), inputs(node, scope));
+  AssumptionScope assumptions([&](Module& module, Guard::Kind kind, const Dim& a, const Dim& b, std::string_view what) {
+    return decide(module, {.kind = kind, .a = a, .b = b, .holds = true, .decides_rank = false}, what);
+  });
   const CustomOperator* custom = custom_for(node);
   const Operator* known = custom ? nullptr : find_operator(node.domain, node.op_type);
   if (!custom && !known)
@@ -807,7 +811,8 @@ std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& o
   if (!strict.decisions) strict.decisions = &own;
   if (!options.faults) return import_as_decided(model, strict);
   auto program = Importer(model, strict).run();
-  if (options.faults->empty() || strict.decisions->made.empty()) return program;
+  if (options.faults->empty() || std::ranges::none_of(strict.decisions->made, &SizeDecision::decides_rank))
+    return program;
   strict.faults = nullptr;
   try {
     program = import_as_decided(model, strict);

@@ -19,12 +19,13 @@ struct NodeFault {
   std::string why;
 };
 
-/// An assumption about two sizes that decides the rank of a value: which branch of an If is taken, or whether Squeeze
-/// removes an axis. A guard of the program checks the assumption.
+/// An assumption about two sizes. It decides the rank of a value (the branch of an If, if Squeeze removes an axis),
+/// what is broadcast, or where a slice begins. A guard of the program checks it.
 struct SizeDecision {
   Guard::Kind kind = Guard::Kind::equal;
   Dim a, b;
   bool holds = false;
+  bool decides_rank = true;  ///< the other outcome may help if the model cannot be translated
 };
 /// Returns the decision as text: "batch == 1", "n <= 4".
 std::string to_string(const SizeDecision& decision);

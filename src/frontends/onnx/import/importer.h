@@ -50,9 +50,9 @@ class Importer {
   Type declared_type(const ValueInfo& value);
   /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
-  /// Returns whether `kind` holds between `a` and `b`, for operators that need the answer at compile time. If the
-  /// bounds of symbols leave both outcomes possible, takes the caller's decision, else `guess`, and adds a guard.
-  bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
+  /// Returns whether a condition holds, for operators that need the answer at compile time. If the bounds of symbols
+  /// leave both outcomes possible, takes the caller's decision, else `decision.holds`, and adds a guard.
+  bool decide(Module& module, SizeDecision decision, std::string_view what);
   /// Removes the modules that were added since `mark`, and all decisions after the first `decisions`.
   void forget_since(Program::Mark mark, size_t decisions);
   size_t decisions_made() const { return decisions_.made.size(); }

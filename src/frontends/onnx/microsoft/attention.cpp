@@ -143,8 +143,8 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
 }
 
 /// Returns an additive mask or null: the node's mask plus its bias, and if `causal`, plus a mask that hides the keys
-/// after each query, including the unused end of a buffer.
-Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
+/// after each query, including the unused end of a buffer. If `last_sees_all`, hides nothing from the last query.
+Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal, bool last_sees_all = false) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
   Value counted;
   if (c.has_input(slots.mask)) {
@@ -153,7 +153,9 @@ Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bo
   }
   Value mask = score_mask(c, counted, c.optional_input(slots.score_bias), keys, q.dtype());
   if (!causal) return mask;
-  Expr sees = additive(visible(c, {.causal = true}, rows, keys, cache.seen), q.dtype());
+  Expr seen = visible(c, {.causal = true}, rows, keys, cache.seen);
+  if (last_sees_all) seen = seen | equal(along(iota(c, rows), 2, 4), scalar(c, rows - 1));
+  Expr sees = additive(seen, q.dtype());
   return mask ? Expr{&c, mask} + sees : sees;
 }
 
@@ -167,18 +169,20 @@ Values heads_attention(Call& c, const Slots& slots) {
   }
   double scale = head_scale(c, h.q);
   bool causal = c.flag("unidirectional"), wants_scores = c.wants_output(3);
-  if (causal && !cache.has_room) {  // refuses cross attention, which has no causal order
-    GuardCollector guards(c.module());
-    require_equal(k.dims()[2], cache.past + h.q.dims()[2], "keys and rows of unidirectional attention");
-  }
-  Value mask = hidden_scores(c, slots, cache, h.q, cache.has_room || (causal && wants_scores));
+  // If there are more or fewer keys than past and new tokens, onnxruntime's CPUs hide none from the last query.
+  GuardCollector guards(c.module());
+  bool is_cross =
+      causal && !cache.has_room &&
+      !assume(Guard::Kind::equal, k.dims()[2], cache.past + h.q.dims()[2], "keys of unidirectional attention");
+  Value mask = hidden_scores(c, slots, cache, h.q, cache.has_room || is_cross || (causal && wants_scores), is_cross);
   if (wants_scores) {
     Scores y = spelt_out(h.q, k, v, mask, scale, 0, 3);
     return {join_heads(y.result), cache.k, cache.v, y.scores};
   }
   Values in = {h.q, k, v};
   if (mask) in.push_back(mask);
-  Value y = c.emit(Attention{.scale = scale, .causal = causal && !cache.has_room, .offset = cache.past}, in);
+  Value y =
+      c.emit(Attention{.scale = scale, .causal = causal && !cache.has_room && !is_cross, .offset = cache.past}, in);
   return {join_heads({&c, y}), cache.k, cache.v};
 }
 

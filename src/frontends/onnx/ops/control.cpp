@@ -89,7 +89,7 @@ std::optional<SizeCondition> size_condition(Value condition) {
 Values decided_branch(Call& c, const std::string& why) {
   auto known = size_condition(c.input(0));
   if (!known) c.unsupported(cat(why, " needs a condition that follows from sizes or constants"));
-  bool holds = c.importer().decide(c.module(), known->kind, known->a, known->b, !known->negated, "If");
+  bool holds = c.importer().decide(c.module(), {known->kind, known->a, known->b, !known->negated}, "If");
   return branch_in_place(c, holds != known->negated ? "then_branch" : "else_branch");
 }
 

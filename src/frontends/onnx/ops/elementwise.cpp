@@ -77,14 +77,12 @@ Values bit_shift(Call& c) {
 
 Expr clamp(Expr x, double low, double high) { return min(max(x, low), high); }
 
-/// Imports Clip. Bounds are attributes before opset 11, then optional scalar inputs.
+/// Imports Clip. Bounds are attributes before opset 11, by default the ends of f32, then optional scalar inputs.
 Values clip(Call& c) {
   Expr x = arg(c, 0);
   if (c.opset() < 11) {
-    double low = c.number("min", -infinity), high = c.number("max", infinity);
-    if (low > -infinity) x = max(x, low);
-    if (high < infinity) x = min(x, high);
-    return {x};
+    constexpr double highest = std::numeric_limits<float>::max();
+    return {clamp(x, c.number("min", -highest), c.number("max", highest))};
   }
   if (c.has_input(1)) x = max(x, reshape(arg(c, 1), {}));
   if (c.has_input(2)) x = min(x, reshape(arg(c, 2), {}));

@@ -69,7 +69,7 @@ Values flatten(Call& c) {
 
 /// True if Squeeze without axes removes an axis of this size, because the size is 1. A symbolic size gets a guard.
 bool removes(Call& c, const Dim& size) {
-  return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
+  return c.importer().decide(c.module(), {Guard::Kind::equal, size, 1, false}, "Squeeze");
 }
 
 Values squeeze(Call& c) {

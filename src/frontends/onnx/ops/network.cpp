@@ -171,7 +171,14 @@ Values qlinear_average_pool(Call& c) {
   if (is_last) x = channels_first(x);
   Window window = pool_window(c, x);
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad")};
-  Expr q = quantized_average(c, pool(PoolFn::average, x, window, form), covers_all(c, window, x));
+  Expr y = pool(PoolFn::average, x, window, form);
+  for (size_t a = 0; form.round_up && form.count_include_pad && a < window.kernel.size(); ++a) {
+    // onnxruntime divides by the whole kernel here: what windows cover behind the padding counts as padding.
+    Dim end = (y.dims()[a + 2] - 1) * window.strides[a] + (window.kernel[a] - 1) * window.dilations[a] + 1;
+    window.pads_end[a] = max(window.pads_end[a], end - x.dims()[a + 2] - window.pads_begin[a]);
+  }
+  if (form.round_up && form.count_include_pad) y = pool(PoolFn::average, x, window, {.count_include_pad = true});
+  Expr q = quantized_average(c, y, covers_all(c, window, x));
   return {is_last ? channels_last(q) : q};
 }
 
@@ -365,11 +372,12 @@ Values diffusion_group_norm(Call& c, bool has_skip) {
   const Dims dims = x.dims();
   if (dims.size() != 4) c.fail("E140", cat("needs an input of rank 4, has ", x.value.shape()));
   int64_t groups = c.integer("groups");
-  auto size = exact_divide(dims[is_last ? 3 : 1], groups < 1 ? 1 : groups);
-  if (groups < 1 || !size) c.fail("E145", cat("cannot make ", groups, " groups of ", x.value.shape()));
+  const Dim channels = dims[is_last ? 3 : 1], size = floordiv(channels, groups < 1 ? 1 : groups);
+  if (groups < 1 || known_different(size * groups, channels))
+    c.fail("E145", cat("cannot make ", groups, " groups of ", x.value.shape()));
   // Groups become the second axis; the axes that are normalised follow it.
-  Expr y = is_last ? transpose(reshape(x, {dims[0], dims[1], dims[2], groups, *size}), {0, 3, 1, 2, 4})
-                   : reshape(x, {dims[0], groups, *size, dims[2], dims[3]});
+  Expr y = is_last ? transpose(reshape(x, {dims[0], dims[1], dims[2], groups, size}), {0, 3, 1, 2, 4})
+                   : reshape(x, {dims[0], groups, size, dims[2], dims[3]});
   y = normalized(y, 2, c.number("epsilon", 1e-5f));
   y = reshape(is_last ? transpose(y, {0, 2, 3, 1, 4}) : y, dims);
   y = convert(convert(y, c.dtype(1)) * as_channels(arg(c, 1)) + as_channels(arg(c, 2)), x.dtype());

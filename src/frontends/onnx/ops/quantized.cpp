@@ -101,17 +101,24 @@ Values quantized_output(Call& c, Expr y, size_t scale, size_t zero) {
   return {quantized(c, y, laid_out(c, y, c.input(scale), c.optional_input(zero), 0, 0), to)};
 }
 
+/// Multiplies dequantised bytes. Assumes that the sums fit in 32 bits, so that passes may sum the bytes themselves.
+Expr product_of_bytes(Expr a, Expr b) {
+  GuardCollector guards(a.at->module());
+  assume(Guard::Kind::less_equal, a.dims().back(), INT32_MAX / (255 * 255), cat(a.at->name(), ": terms of a sum"));
+  return matmul(a, b);
+}
+
 Values qlinear_matmul(Call& c) {
   c.expect_inputs(8, 8);
   // Each row of a and each column of b may have its own scale.
   Expr a = real_input(c, 0, 1, 2, c.input(0).rank() - 2 < 0 ? 0 : c.input(0).rank() - 2);
   Expr b = real_input(c, 3, 4, 5, c.input(3).rank() - 1);
-  return quantized_output(c, matmul(a, b), 6, 7);
+  return quantized_output(c, product_of_bytes(a, b), 6, 7);
 }
 
 Values matmul_integer_to_float(Call& c) {
   Expr a = real_input(c, 0, 2, 4, c.input(0).rank() - 1), b = real_input(c, 1, 3, 5, c.input(1).rank() - 1);
-  Expr y = matmul(a, b);
+  Expr y = product_of_bytes(a, b);
   return {c.has_input(6) ? y + arg(c, 6) : y};
 }
 
@@ -148,7 +155,7 @@ Values qlinear_concat(Call& c) {
 /// Computes a b. Quantises a to u8 by the range of its elements; dequantises b, which has one scale or one per column.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
-  Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
+  Expr y = product_of_bytes(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
   return {c.has_input(4) ? y + arg(c, 4) : y};
 }
 
@@ -160,7 +167,7 @@ Values quantized_gemm(Call& c) {
   if (c.flag("transA")) a = transpose(a, {1, 0});
   if (transposed) b = transpose(b, {1, 0});
   double alpha = c.number("alpha", 1);
-  Expr y = matmul(a, b);
+  Expr y = product_of_bytes(a, b);
   if (alpha != 1) y = y * alpha;
   auto scalar_or_list = [&](size_t i) {
     return known_equal(c.input(i).shape().elements(), 1) ? reshape(arg(c, i), {}) : arg(c, i);
