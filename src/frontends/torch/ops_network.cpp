@@ -456,10 +456,8 @@ void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
     c.fail("E140", cat("has neither output_size nor a factor for each of ", axes.size(), " axes"));
   for (size_t a = 0; wanted.empty() && a < axes.size(); ++a) {
     if (!(factors[a] > 0) || factors[a] > 1e6) c.fail("E155", cat("needs factors in (0, 1e6], has ", factors[a]));
-    auto size = r.op.dims[a + 2].constant();
+    r.in_f64 = true;
     r.set_scales({axes[a]}, {factors[a]});
-    // torch computes this product in f64 and rounds it down.
-    if (size) r.op.dims[a + 2] = static_cast<int64_t>(std::floor(static_cast<double>(*size) * factors[a]));
   }
   if (wanted.empty()) return;
   r.set_sizes(axes, wanted);
@@ -475,6 +473,11 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
   if (x.rank() < 3) c.fail("E140", cat("needs [batch, channels, spatial...], has ", x.value.shape()));
   frontend::Resizing r(x);
   set_target(c, r, x.rank());
+  // Where sizes are kept, torch copies elements along this axis, and nearest2d doubles them, whatever the factor is.
+  bool is_nearest = mode == ResizeMode::nearest && !exact && x.rank() == 4;
+  for (int64_t a = 2; a < x.rank() && (is_nearest || (mode == ResizeMode::linear && !antialias)); ++a)
+    if (known_equal(r.op.dims[a], x.dims()[a]) || (is_nearest && known_equal(r.op.dims[a], x.dims()[a] * 2)))
+      r.op.scales[a] = 0;
   r.op.mode = mode, r.op.antialias = antialias;
   r.op.exclude_outside = antialias;
   if (antialias) r.op.cubic_a = -0.5;
