@@ -117,6 +117,14 @@ def whole_powers(self, x, n):
     return x**n, x**70, x.to(torch.int8) ** n, x.to(torch.uint8) ** n.abs().to(torch.uint8), 2 ** n.abs()
 
 
+@case(lambda: torch.tensor([[5, 1, 6], [5, 6, 4]], dtype=torch.uint8), lambda: torch.tensor([[2, 5, 5], [9, 3, 1]], dtype=torch.uint8))
+def bytes_in_sums(self, y, x):
+    """Bytes wrap in differences, products and sums of two; sums over an axis are wider."""
+    areas = torch.trapezoid(y, x), torch.cumulative_trapezoid(y, x), torch.trapz(y, dx=2)
+    losses = F.margin_ranking_loss(x, y, x), F.relu6(y)
+    return *areas, *losses, x.sum_to_size(2, 1), x.sum_to_size(2, 3), torch.einsum("ij->j", x)
+
+
 @case(lambda: torch.tensor([1.0, float("nan"), float("inf"), -float("inf")]).half())
 def narrow_numbers(self, x):
     return x.nan_to_num(), x.bfloat16().nan_to_num(2), x.nan_to_num(posinf=3)

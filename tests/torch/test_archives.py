@@ -113,6 +113,20 @@ def test_scales_that_keep_or_double_the_size(mode, size, factor):
     compare(outputs_of(weft.compile(archive(exported(Resized(), (x,))), device="ref"), (x,)), Resized()(x))
 
 
+@pytest.mark.parametrize("options", [dict(mode="bicubic"), dict(mode="bicubic", antialias=True), dict(mode="bilinear", align_corners=True)], ids=str)
+def test_pictures_of_bytes_are_rounded_after_each_axis(options):
+    """torch multiplies by weights of 15 bits, so that results may differ by 1 or 2."""
+
+    class Resized(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, (13, 12), **options)
+
+    x = torch.randint(0, 256, (1, 3, 8, 7), dtype=torch.uint8)
+    x[..., ::3] = 255
+    got = weft.compile(archive(exported(Resized(), (x,))), device="ref")(x)
+    assert (got.int() - Resized()(x).int()).abs().max() <= 2
+
+
 def test_whole_logarithms():
     """A logarithm or a power that is a whole number is exact, so that it can be rounded down."""
 
