@@ -17,7 +17,7 @@ FUNCTION_MEDIAN, FUNCTION_P90, FUNCTION_MAX = 6, 20, 120
 FILE_P90, FILE_MAX = 318, 1000
 CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 72_600
 # Largest number of lines of each part. The part tensorflow includes TensorFlow Lite.
-PARTS = {"src/frontends/torch/": 7_600, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
+PARTS = {"src/frontends/torch/": 7_620, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
 
 # Text that would confuse the search for braces. Newlines inside it are kept, so that line numbers stay right.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|\'\\x?\w+\''

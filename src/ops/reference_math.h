@@ -58,8 +58,8 @@ inline double floor_mod(double x, double y) {
 inline double minimum(double x, double y) { return x < y || std::isnan(x) ? x : y; }
 inline double maximum(double x, double y) { return x > y || std::isnan(x) ? x : y; }
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::ceil, std::cos, std::cosh,
-    std::erf, std::exp, std::expm1, std::floor, std::fmod, std::log, std::log1p, std::pow, std::sin, std::sinh,
-    std::sqrt, std::tan, std::tanh, std::trunc;
+    std::erf, std::exp, std::exp2, std::expm1, std::floor, std::fmod, std::log, std::log10, std::log1p, std::log2,
+    std::pow, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
 
 // --- integers and bool: x / 0 and x % 0 are 0; the least integer divided by -1 wraps ---
 template <class S>

@@ -43,7 +43,7 @@ std::string text_of(const NewNode& node) {
   std::string out;
   for (const std::string& name : node.inputs) put_text(out, 1, name);
   for (const std::string& name : node.outputs) put_text(out, 2, name);
-  put_text(out, 3, node.outputs[0]);
+  put_text(out, 3, node.name.empty() ? node.outputs[0] : node.name);
   put_text(out, 4, node.op);
   for (const auto& [name, value] : node.integers) {
     std::string attribute = attribute_text(name);
@@ -154,6 +154,7 @@ void ModelEdit::read_fields(Source& source) {
     if (!is_weight && !is_node && field.number != in_graph::input && field.number != in_graph::output) continue;
     field.content = content_of(field.whole);
     if (is_node) source.nodes.push_back(field.content);
+    if (is_node) source.names.emplace(text_field(field.content, 3));
     else source.names.emplace(text_field(field.content, is_weight ? 8 : 1));
     source.has_external = source.has_external || (is_weight && is_external(field.content));
   }
@@ -196,6 +197,7 @@ void ModelEdit::put_on_result(size_t node, NewNode next) {
   std::string whole(model().graph.nodes[node].outputs[0]);
   std::string& result = results_[node];
   next.outputs = {result.empty() ? whole : result};
+  next.name = new_name(cat(whole, "_", next.op));  // `node` itself may be called as its result
   result = new_name(whole + "_product");
   next.inputs.insert(next.inputs.begin(), result);
   auto& after = after_[node];

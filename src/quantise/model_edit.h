@@ -19,6 +19,7 @@ struct NewNode {
   std::string domain = {};
   std::vector<std::string> inputs = {};
   std::vector<std::string> outputs = {};
+  std::string name = {};  ///< empty: the name of the first output
   std::vector<std::pair<std::string, int64_t>> integers = {};
   std::vector<int64_t> axes = {};  ///< axes of a reduction, as an attribute before operator set 18
 };

@@ -102,6 +102,34 @@ def strided_before_the_view(self, x):
     return (x * 2)[6:].as_strided((2, 3), (4, 1), 2)
 
 
+@case(lambda: floats(3, 3))
+def views_in_place(self, x):
+    """A view in place gives another form to y, not to earlier views of its memory."""
+    y = x.clone()
+    before = y[0]
+    y.t_().unsqueeze_(0).transpose_(0, 1).squeeze_().mul_(2)
+    y[0].add_(1)
+    return before, y, y.swapaxes_(0, 1)
+
+
+@case(lambda: torch.tensor([3, -2, 1, -1, 0]), lambda: torch.tensor([4, 3, -2, -3, 2]))
+def whole_powers(self, x, n):
+    return x**n, x**70, x.to(torch.int8) ** n, x.to(torch.uint8) ** n.abs().to(torch.uint8), 2 ** n.abs()
+
+
+@case(lambda: torch.tensor([[5, 1, 6], [5, 6, 4]], dtype=torch.uint8), lambda: torch.tensor([[2, 5, 5], [9, 3, 1]], dtype=torch.uint8))
+def bytes_in_sums(self, y, x):
+    """Bytes wrap in differences, products and sums of two; sums over an axis are wider."""
+    areas = torch.trapezoid(y, x), torch.cumulative_trapezoid(y, x), torch.trapz(y, dx=2)
+    losses = F.margin_ranking_loss(x, y, x), F.relu6(y)
+    return *areas, *losses, x.sum_to_size(2, 1), x.sum_to_size(2, 3), torch.einsum("ij->j", x)
+
+
+@case(lambda: torch.tensor([1.0, float("nan"), float("inf"), -float("inf")]).half())
+def narrow_numbers(self, x):
+    return x.nan_to_num(), x.bfloat16().nan_to_num(2), x.nan_to_num(posinf=3)
+
+
 @case(lambda: floats(6), lambda: torch.tensor([0, 2, 2, 5, 0]), lambda: floats(5))
 def values_are_added_at_places(self, x, places, values):
     y = x.clone()

@@ -231,15 +231,17 @@ def of_program(tensors, program):
 
 
 #: Sorting operators, which may put equal elements in any order: the values at the positions are compared.
-ORDERS = {"sort", "argsort", "topk"}
+ORDERS = {"sort", "argsort", "topk", "kthvalue"}
 
 
 def is_same_order(got, wanted, sample_input, name):
     x, got, args = sample_input.input, torch.as_tensor(got), sample_input.args
-    args = args[1:] if name == "topk" else args  # drops the number of elements
+    args = args[1:] if name in ("topk", "kthvalue") else args  # drops the number of elements
     dim = next((v for v in (*args, sample_input.kwargs.get("dim")) if isinstance(v, int) and not isinstance(v, bool)), -1)
     if x.ndim == 0 or got.shape != wanted.shape:
         return False
+    if got.ndim < x.ndim:
+        got, wanted = got.unsqueeze(dim), wanted.unsqueeze(dim)
     return is_same(x.gather(dim, got), x.gather(dim, wanted))
 
 

@@ -79,6 +79,79 @@ def test_powers_of_sizes():
         compare(outputs_of(compiled, (x,)), Powers()(x))
 
 
+RESIZES = [dict(mode="nearest", scale_factor=0.5), dict(mode="bilinear", scale_factor=0.5, recompute_scale_factor=True),
+           dict(mode="bilinear", scale_factor=0.75), dict(mode="area", scale_factor=1.5), dict(mode="bicubic", scale_factor=1.3),
+           dict(mode="nearest", scale_factor=0.7), dict(mode="nearest-exact", scale_factor=(1.25, 2.0))]
+
+
+@pytest.mark.parametrize("options", RESIZES, ids=str)
+def test_pictures_are_resized_to_shares_of_open_sizes(options):
+    """Sizes are products in f64, rounded down: 90 * 0.7 is 62."""
+
+    class Resized(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, **options)
+
+    free = torch.export.Dim.AUTO
+    compiled = weft.compile(archive(exported(Resized(), (torch.randn(1, 2, 8, 8),), ({2: free, 3: free},))), device="ref")
+    for height, width in (8, 8), (13, 17), (90, 10), (100, 5):
+        x = torch.randn(1, 2, height, width)
+        torch.testing.assert_close(compiled(x), Resized()(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "nearest-exact", "bilinear", "nearest 2d", "trilinear"])
+@pytest.mark.parametrize("size, factor", [(3, 1.3), (5, 1.15), (9, 2.1), (5, 2.3)])
+def test_scales_that_keep_or_double_the_size(mode, size, factor):
+    """Linear modes copy elements then; `nearest` of pictures copies them or repeats each twice, although the factor is another one."""
+
+    class Resized(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode.removesuffix(" 2d"))
+
+    axes = {"bilinear": 2, "nearest 2d": 2, "trilinear": 3}.get(mode, 1)
+    x = torch.randn(1, 2, *[size] * axes)
+    compare(outputs_of(weft.compile(archive(exported(Resized(), (x,))), device="ref"), (x,)), Resized()(x))
+
+
+@pytest.mark.parametrize("options", [dict(mode="bicubic"), dict(mode="bicubic", antialias=True), dict(mode="bilinear", align_corners=True)], ids=str)
+def test_pictures_of_bytes_are_rounded_after_each_axis(options):
+    """torch multiplies by weights of 15 bits, so that results may differ by 1 or 2."""
+
+    class Resized(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, (13, 12), **options)
+
+    x = torch.randint(0, 256, (1, 3, 8, 7), dtype=torch.uint8)
+    x[..., ::3] = 255
+    got = weft.compile(archive(exported(Resized(), (x,))), device="ref")(x)
+    assert (got.int() - Resized()(x).int()).abs().max() <= 2
+
+
+def test_whole_logarithms():
+    """A logarithm or a power that is a whole number is exact, so that it can be rounded down."""
+
+    class Levels(torch.nn.Module):
+        def forward(self, x):
+            return x.exp2().log2().floor(), x.exp2().floor(), (x.abs() * 0 + 1000).log10().floor(), x.exp2().to(torch.int64)
+
+    for kind in torch.float32, torch.float64:
+        x = torch.arange(-20, 60).to(kind)
+        file = archive(exported(Levels(), (x,)))
+        for device in "ref", "cpu":
+            for got, wanted in zip(weft.compile(file, device=device)(x), Levels()(x), strict=True):
+                assert torch.equal(got, wanted)
+
+
+def test_a_write_to_out_is_not_dropped():
+    class Out(torch.nn.Module):
+        def forward(self, x):
+            torch.add(x, 1, out=x)
+            return x.shape[0] * torch.ones(2)
+
+    with pytest.raises(weft.UnsupportedError, match="E120.*aten.add.out"):
+        weft.compile(archive(exported(Out(), (torch.randn(3),))))
+
+
 def test_buffers_that_change_are_inputs_with_a_default():
     model, inputs, _ = examples()["counter"]
     program = exported(model, inputs)

@@ -473,3 +473,34 @@ def test_sums_in_both_orders_have_one_kernel():
 
     assert kernels(lambda a, b, r: ((a + r).relu(), (r + b).relu())) == kernels(lambda a, b, r: ((a + r).relu(), (b + r).relu()))
     assert kernels(lambda a, b, r: ((a * r).relu(), (r * b).relu())) == kernels(lambda a, b, r: ((a * r).relu(), (b * r).relu()))
+
+
+def test_results_that_are_views_at_open_places():
+    """torch.compile takes the offset and strides of such results from the tensors of the graph."""
+
+    def f(x, y, n):
+        y.add_(1)
+        return x[:, n:], x.narrow(0, 1, n).mT, x[:1].expand(n, *x.shape), x.sum() + n, y[n:], (y * n)[n:]
+
+    fast = torch.compile(f, backend="weft", dynamic=True, options={"device": "cpu", "fullgraph": True})
+    for n in 2, 3:
+        x, y, z = torch.randn(5, 6), torch.randn(7), torch.randn(7)
+        z.copy_(y)
+        with torch.no_grad():
+            got, wanted = fast(x, y, n), f(x, z, n)
+        for value, reference in zip((*got, y), (*wanted, z), strict=True):
+            torch.testing.assert_close(value, reference)
+        assert [v.data_ptr() == x.data_ptr() for v in got] == [False, False, True, False, False, False]
+        assert got[0].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+def test_integers_below_0():
+    def f(x, n, at):
+        return x * n, x.roll(n, 1), x.tril(n), F.pad(x, (n, 4)), x[:, : n + 6] // n, x.narrow(1, at, 1)
+
+    fast = torch.compile(f, backend="weft", dynamic=True, options={"device": "cpu"})
+    for n in 2, -2, -3, 5:
+        x = torch.randn(5, 6)
+        with torch.no_grad():
+            for value, reference in zip(fast(x, n, 3), f(x, n, 3), strict=True):
+                torch.testing.assert_close(value, reference)

@@ -592,6 +592,41 @@ def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[...,
     return checked
 
 
+def _taken_views(gm: fx.GraphModule) -> fx.GraphModule | None:
+    """Removes results that torch returns as views of inputs, if these views read open sizes. torch takes the offset and the
+    strides of such a result from the tensor that the graph returns, and weft returns new tensors. (torch repeats other views on
+    the input itself.) Returns the graph that makes all results of the inputs and the remaining results; None if nothing is removed."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None or not context.fw_metadata.num_outputs_aliased:
+        return None
+    output, views = gm.graph.output_node(), set()
+    for node in output.args[0]:
+        chain = []
+        while isinstance(node, fx.Node) and (node.target is operator.getitem or getattr(node.target, "is_view", False)):
+            chain.append(node)
+            node = node.args[0]
+        if chain and chain[-1].target is operator.getitem:  # of an operator that makes no views
+            chain.pop()
+        if any(isinstance(part.meta.get("val"), torch.SymInt) for view in chain for part in view.all_input_nodes):
+            views |= set(chain)
+    if not views:
+        return None
+    read = [node for node in output.all_input_nodes if node not in views]
+    read += [node for view in views for node in view.all_input_nodes if node not in views]
+    inputs = gm.graph.find_nodes(op="placeholder")
+    left = [node for node in dict.fromkeys(read) if node.op != "placeholder"]
+    tail = fx.Graph()
+    made = {node: tail.placeholder(node.name) for node in (*inputs, *left)}
+    for node in gm.graph.nodes:
+        if node in views:
+            made[node] = tail.node_copy(node, made.__getitem__)
+    tail.output(fx.node.map_arg(output.args[0], made.__getitem__))
+    output.args = (tuple(left),)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return fx.GraphModule(gm, tail)
+
+
 @functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """Returns torch's table of decompositions and two that torch lacks. It is cached, because gathering takes half a second."""
@@ -614,7 +649,7 @@ class _Graph:
         self.held: list[torch.Tensor] = []  # tensors that were attributes of the graph, now its first inputs
         self.is_whole = False  # true if no node runs in eager
         self.decomposed: set[Any] = set()  # operators decomposed so far
-        self.claims = _taken_claims(gm)
+        self.claims, self.views = _taken_claims(gm), _taken_views(gm)
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
@@ -690,12 +725,14 @@ class _Graph:
 
     def unclaimed(self) -> Callable[..., Any]:
         if self.total == 0:
-            return self.gm.forward
+            return self.views or self.gm.forward
         self.lift()
         if any(_is_flex(node) for node in self.gm.graph.nodes):
             self.retrace(_Spelt(self.gm), {})
         run = self.placed_run()
-        held = self.held
+        held, views = self.held, self.views
+        if views:
+            return lambda *inputs: views(*inputs, *run(*held, *inputs))
         return (lambda *inputs: run(*held, *inputs)) if held else run
 
     def placed_run(self) -> Callable[..., Any]:

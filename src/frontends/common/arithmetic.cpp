@@ -28,4 +28,15 @@ Expr whole_power(Expr x, int64_t exponent) {
   return result;
 }
 
+Expr whole_power(Expr x, Expr exponent) {
+  Expr result = broadcast(like(x, 1), (x + exponent).dims()), square = x;
+  for (int64_t bit = 0, all = bits(x.dtype()) - is_signed_integer(x.dtype()); bit < all;
+       ++bit, square = square * square) {
+    Expr digit = apply(Fn::bit_and, exponent, like(exponent, std::ldexp(1.0, static_cast<int>(bit))));
+    result = select(equal(digit, 0), result, result * square);
+  }
+  if (!is_signed_integer(x.dtype())) return result;
+  return select(exponent < 0, select(equal(x, 1) | (equal(x, -1)), result, 0), result);
+}
+
 }  // namespace weft::frontend

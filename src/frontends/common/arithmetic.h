@@ -13,5 +13,8 @@ Expr floor_divided_by_remainder(Expr x, Expr y);
 
 /// Returns x^exponent for an exponent >= 0, by repeated squaring.
 Expr whole_power(Expr x, int64_t exponent);
+/// Returns powers of integers, by squaring over all bits of the exponent. With a negative exponent, bases other than 1
+/// and -1 give 0.
+Expr whole_power(Expr x, Expr exponent);
 
 }  // namespace weft::frontend

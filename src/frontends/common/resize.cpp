@@ -80,8 +80,9 @@ Expr Resizing::result() const {
 Dim Resizing::scaled_size(const Dim& size, double scale) const {
   if (!(scale > 0) || !std::isfinite(scale)) x_.at->fail("E155", cat("scale must be finite and >0, is ", scale));
   if (auto known = size.constant()) {
-    float scaled = std::floor(static_cast<float>(*known) * static_cast<float>(scale));
-    if (scaled > 0x1p40f) x_.at->fail("E146", cat("size ", *known, " * ", scale, " is too large"));
+    double exact = static_cast<double>(*known) * scale;
+    double scaled = std::floor(in_f64 ? exact : static_cast<float>(*known) * static_cast<float>(scale));
+    if (scaled > 0x1p40) x_.at->fail("E146", cat("size ", *known, " * ", scale, " is too large"));
     return static_cast<int64_t>(scaled);
   }
   for (int64_t denominator = 1; denominator <= 1 << 10; denominator *= 2) {
@@ -92,13 +93,13 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
   return run_time_size(size, scale);
 }
 
-/// Computes floor(size * scale) at run time, because a symbolic expression cannot round the product to f32.
+/// Computes floor(size * scale) at run time, because a symbolic expression cannot round the product to a float.
 Dim Resizing::run_time_size(const Dim& size, double scale) const {
   const Builder& b = *x_.at;
   constexpr int64_t denominator = 1 << 20;
   double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // an upper bound in spite of rounding
   if (numerator > 0x1p40) b.fail("E146", cat("size ", size, " * ", scale, " is too large"));
-  Expr scaled = floor(convert(convert(sizes(b, {size}), DType::f64) * scale, DType::f32));
+  Expr scaled = floor(convert(convert(sizes(b, {size}), DType::f64) * scale, in_f64 ? DType::f64 : DType::f32));
   Dim most = floordiv(size * static_cast<int64_t>(numerator), denominator) + 1;
   return b.sizes_or_bound(convert(scaled, DType::i64), {std::nullopt}, {most})[0];
 }

@@ -21,10 +21,11 @@ class Resizing {
   /// The operator to build; the caller sets its modes. Its sizes are x's sizes until a function below changes them. A
   /// scale of 0 stands for the new size divided by x's size.
   Resize op;
+  /// Sizes are products rounded down: of f32 as in onnxruntime, where 10 * 0.7f is 7, or of f64.
+  bool in_f64 = false;
 
   void set_sizes(const std::vector<int64_t>& axes, const Dims& sizes);
-  /// Multiplies sizes by scales and rounds down. The product is rounded to f32 first, as in onnxruntime: 10 * 0.7f is
-  /// 7. E155 for a scale that is not above 0.
+  /// Multiplies sizes by scales and rounds down. E155 for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
   /// Multiplies sizes by `scales`, run-time values in f64, one for each of `axes`.
   void set_scales(const std::vector<int64_t>& axes, Expr scales);

@@ -57,29 +57,16 @@ Values floor_div(Call& c) {
   return {floor_divided(c.input(0), c.input(1))};
 }
 
-/// Computes powers of integers by squaring, over all bits of the exponent. With a negative exponent, bases other than 1
-/// and -1 give 0.
-Expr whole_powers(Expr x, Expr exponent) {
-  Expr result = broadcast(like(x, 1), (x + exponent).dims()), square = x;
-  for (int64_t bit = 0, all = bits(x.dtype()) - is_signed_integer(x.dtype()); bit < all;
-       ++bit, square = square * square) {
-    Expr digit = apply(Fn::bit_and, exponent, like(exponent, std::ldexp(1.0, static_cast<int>(bit))));
-    result = select(equal(digit, 0), result, result * square);
-  }
-  if (!is_signed_integer(x.dtype())) return result;
-  return select(exponent < 0, select(equal(x, 1) | (equal(x, -1)), result, 0), result);
-}
-
 Values power(Call& c) {
   if (!is_integer(c.input(0).dtype())) return of_two<Fn::pow>(c);
   c.expect_inputs(2, 2);
   expect_same_types(c);
   constexpr double most = 64;  // constant exponents up to this are unrolled
   auto known = c.constant(1);
-  if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
+  if (!known || known->elements() != 1) return {whole_power(c.input(0), c.input(1))};
   double exponent = to_doubles(*known)[0];
   if (exponent < 0) c.fail("E145", cat("needs an exponent >=0 for whole numbers, has ", exponent));
-  if (exponent > most) return {whole_powers(c.input(0), c.input(1))};
+  if (exponent > most) return {whole_power(c.input(0), c.input(1))};
   Expr y = whole_power(c.input(0), static_cast<int64_t>(exponent));
   return {broadcast(y, (c.input(0) + c.input(1)).dims())};
 }

@@ -67,7 +67,8 @@ std::string user_line(std::string_view trace) {
 
 namespace {
 
-/// Returns the main name of an alias ("absolute" is "abs"), "special_" or "_copy" operator; empty for others.
+/// Returns the main name of an alias ("absolute" is "abs"), "special_" or "_copy" operator; empty for others. Of views
+/// made in place (`x.t_()`), that is the view: x itself, the name of a new view, shows the same memory as before.
 std::string plain_name(std::string_view name) {
   static const std::map<std::string_view, std::string_view> others = {
       {"absolute", "abs"},
@@ -79,6 +80,7 @@ std::string plain_name(std::string_view name) {
       {"arctanh", "atanh"},
       {"arctan2", "atan2"},
       {"concatenate", "cat"},
+      {"detach_", "detach"},
       {"divide", "div"},
       {"fix", "trunc"},
       {"greater", "gt"},
@@ -90,6 +92,11 @@ std::string plain_name(std::string_view name) {
       {"negative", "neg"},
       {"not_equal", "ne"},
       {"sgn", "sign"},
+      {"squeeze_", "squeeze"},
+      {"swapaxes_", "swapaxes"},
+      {"swapdims_", "swapdims"},
+      {"t_", "t"},
+      {"unsqueeze_", "unsqueeze"},
       {"expit", "sigmoid"},
       {"gammaln", "lgamma"},
       {"multigammaln", "mvlgamma"},
@@ -160,7 +167,8 @@ const std::set<std::string>& Importer::read_in(const Graph& graph) {
 bool Importer::is_missing(const Node& node, const Graph& graph) {
   if (operator_of(node)) return false;
   auto is_read = [&](const Item& item) { return read_in(graph).contains(item.text); };
-  bool writes = node.outputs.empty() || functional_name(node.target);
+  bool is_out = node.target.find("out", node.target.rfind('.')) != node.target.npos;  // as in aten.add.out
+  bool writes = node.outputs.empty() || functional_name(node.target) || is_out;
   return writes ||
          std::ranges::any_of(node.outputs, [&](auto& output) { return std::ranges::any_of(output.items, is_read); });
 }
@@ -212,7 +220,7 @@ Dim Importer::size_of(const Size& size) {
     }
     Symbol symbol{.name = std::string(name)};
     if (auto range = exported_.ranges.find(symbol.name); range != exported_.ranges.end()) {
-      symbol.min = std::max<int64_t>(range->second.min.value_or(0), 0);
+      symbol.min = range->second.min.value_or(INT64_MIN);  // an integer among the arguments may be negative
       symbol.max = range->second.max.value_or(INT64_MAX);
     }
     program_->symbol(symbol);

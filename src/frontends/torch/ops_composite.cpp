@@ -110,7 +110,9 @@ Values sum_to_size(Call& c) {
   int64_t added = x.rank() - std::ssize(wanted);
   std::vector<int64_t> axes = frontend::axes_from(0, std::max<int64_t>(added, 0));
   for (int64_t a = std::max<int64_t>(added, 0); a < x.rank(); ++a)
-    if (known_equal(wanted[a - added], 1)) axes.push_back(a);
+    if (known_equal(wanted[a - added], 1) && !known_equal(x.dims()[a], 1)) axes.push_back(a);
+  bool is_whole = is_integer(x.dtype()) || x.dtype() == DType::boolean;
+  if (is_whole && (!axes.empty() || wanted.empty())) x = convert(x, DType::i64);
   return one(reshape(reduce(ReduceFn::sum, x, axes, true), wanted));
 }
 
@@ -316,12 +318,12 @@ std::pair<Expr, int64_t> areas(Call& c) {
     return {(convert(low, type) + convert(high, type)) * 0.5 * step.as(c, type), axis};
   }
   Expr x = c.tensor("x");
-  DType type = float_of(promoted(c, x.dtype(), y.dtype()));
   if (x.rank() == 1 && y.rank() != 1) x = along(x, axis, y.rank());
   if (x.rank() < y.rank()) x = with_rank(x, y.rank());
   auto [from, to] = neighbours(x, axis);
-  Expr width = convert(to, type) - convert(from, type);
-  return {(convert(low, type) + convert(high, type)) * width * 0.5, axis};
+  DType type = promoted(c, x.dtype(), y.dtype());
+  Expr twice = convert(to - from, type) * convert(low + high, type);  // integers wrap as in torch
+  return {convert(is_float(type) ? twice : convert(twice, DType::i64), float_of(type)) * 0.5, axis};
 }
 Values trapezoid(Call& c) {
   auto [parts, axis] = areas(c);
@@ -468,6 +470,7 @@ constexpr Operator composite_rows[] = {
     {"aten.trapezoid.x", trapezoid},
     {"aten.trapezoid.dx", trapezoid},
     {"aten.trapz.x", trapezoid},
+    {"aten.trapz.dx", trapezoid},
     {"aten.cumulative_trapezoid.x", cumulative_trapezoid},
     {"aten.cumulative_trapezoid.dx", cumulative_trapezoid},
     {"aten.isclose.default", is_close},

@@ -119,9 +119,9 @@ Values power(Call& c) {
   bool is_known = operands[1].is_constant();
   double e = is_known ? operands[1].value() : 0;
   if (!is_float(type)) {
-    if (!is_known || e < 0 || e > 64)
-      c.unsupported(cat("of ", type, " with an exponent that is not a constant from 0 to 64 is not supported"));
-    return one(whole_power(x, static_cast<int64_t>(e)));
+    if (type == DType::boolean) c.unsupported("of bools is not supported");
+    bool is_short = is_known && e >= 0 && e <= 64;
+    return one(is_short ? whole_power(x, static_cast<int64_t>(e)) : whole_power(x, operands[1].as(c, type)));
   }
   if (is_known && e == 2) return one(x * x);
   if (is_known && e == 3) return one(x * x * x);
@@ -209,9 +209,11 @@ Values extreme_of_numbers(Call& c, Fn fn) {
 Values nan_to_num(Call& c) {
   Expr x = c.tensor("self");
   if (!is_float(x.dtype())) return c.ignore({"nan", "posinf", "neginf"}), one(x);
-  if (x.dtype() != DType::f32 && x.dtype() != DType::f64) c.unsupported(cat("of ", x.dtype(), " is not supported"));
-  double most = x.dtype() == DType::f32 ? static_cast<double>(std::numeric_limits<float>::max())
-                                        : std::numeric_limits<double>::max();
+  if (bits(x.dtype()) < 16) c.unsupported(cat("of ", x.dtype(), " is not supported"));
+  double most = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
+                : x.dtype() == DType::f32  ? 0x1.fffffep127
+                : x.dtype() == DType::bf16 ? 0x1.fep127
+                                           : 65504;
   Expr y = select(equal(x, infinity), c.number("posinf", most), x);
   y = select(equal(x, -infinity), c.number("neginf", -most), y);
   return one(select(is_nan(x), c.number("nan", 0), y));
@@ -408,6 +410,7 @@ constexpr Operator elementwise_rows[] = {
     {"aten.selu.default", selu},
     {"aten.celu.default", celu},
     {"aten.hardtanh.default", hardtanh},
+    {"aten.relu6.default", [](Call& c) { return one(min(max(c.tensor("self"), 0), 6)); }},
     {"aten.softplus.default", softplus_of},
     {"aten.rrelu.default", random_relu},
     {"aten.prelu.default", prelu},
@@ -429,13 +432,9 @@ constexpr Operator elementwise_rows[] = {
     {"aten.special_xlog1py.default", [](Call& c) { return xlogy(c, true); }},
     WEFT_UNARY_ROW("silu", x* sigmoid(x)),
     WEFT_UNARY_ROW("mish", x* tanh(softplus(x))),
-    WEFT_UNARY_ROW("relu6", min(max(x, 0), 6)),
     WEFT_UNARY_ROW("hardswish", x* min(max(x + 3, 0), 6) / 6),
     WEFT_UNARY_ROW("hardsigmoid", min(max(x + 3, 0), 6) / 6),
     WEFT_UNARY_ROW("log_sigmoid", min(x, 0) - log1p(exp(-abs(x)))),
-    WEFT_UNARY_ROW("log2", log(x) * (1 / std::log(2.0))),
-    WEFT_UNARY_ROW("log10", log(x) * (1 / std::log(10.0))),
-    WEFT_UNARY_ROW("exp2", exp(x* std::log(2.0))),
     WEFT_UNARY_ROW("frac", x - frontend::apply(Fn::trunc, x)),
     WEFT_UNARY_ROW("rad2deg", x * (180 / 3.14159265358979323846)),
     WEFT_UNARY_ROW("deg2rad", x * (3.14159265358979323846 / 180)),

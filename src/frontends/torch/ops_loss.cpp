@@ -84,7 +84,8 @@ Values poisson(Call& c) {
 
 Values margin_ranking(Call& c) {
   Expr apart = c.tensor("input1") - c.tensor("input2");
-  return reduced_loss(c, max(-c.tensor("target") * apart + c.number("margin", 0), 0));
+  Expr against = -c.tensor("target") * apart;
+  return reduced_loss(c, max(convert(against, float_of(against.dtype())) + c.number("margin", 0), 0));
 }
 
 Values hinge_embedding(Call& c) {

@@ -56,7 +56,10 @@ Values einsum_of(Call& c) {
   c.ignore({"path"});
   std::string equation = c.text("equation");
   std::erase(equation, ' ');
-  return one(frontend::einsum(c, equation, c.tensors("tensors")));
+  std::vector<Expr> tensors = c.tensors("tensors");
+  if (auto type = c.importer().declared_result(c, 0); type == DType::i64)  // sums of other integers
+    for (Expr& x : tensors) x = convert(x, *type);
+  return one(frontend::einsum(c, equation, tensors));
 }
 
 Values outer(Call& c) {
@@ -433,7 +436,7 @@ Values batch_norm(Call& c) {
     c.unsupported("in training, with running statistics, is not supported: export the model in eval mode");
   double epsilon = c.number("eps", 1e-5);
   if (!has_statistics) return by_batch(c, x, epsilon);
-  Expr none = frontend::full(c, DType::f32, {0}, 0);  // no statistics of the batch: only training uses them
+  Expr none = frontend::full(c, wide_of(x.dtype()), {0}, 0);  // no statistics of the batch: only training uses them
   return {batch_normalised(c, x, epsilon), none, none};
 }
 
@@ -456,10 +459,8 @@ void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
     c.fail("E140", cat("has neither output_size nor a factor for each of ", axes.size(), " axes"));
   for (size_t a = 0; wanted.empty() && a < axes.size(); ++a) {
     if (!(factors[a] > 0) || factors[a] > 1e6) c.fail("E155", cat("needs factors in (0, 1e6], has ", factors[a]));
-    auto size = r.op.dims[a + 2].constant();
+    r.in_f64 = true;
     r.set_scales({axes[a]}, {factors[a]});
-    // torch computes this product in f64 and rounds it down.
-    if (size) r.op.dims[a + 2] = static_cast<int64_t>(std::floor(static_cast<double>(*size) * factors[a]));
   }
   if (wanted.empty()) return;
   r.set_sizes(axes, wanted);
@@ -475,6 +476,11 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
   if (x.rank() < 3) c.fail("E140", cat("needs [batch, channels, spatial...], has ", x.value.shape()));
   frontend::Resizing r(x);
   set_target(c, r, x.rank());
+  // Where sizes are kept, torch copies elements along this axis, and nearest2d doubles them, whatever the factor is.
+  bool is_nearest = mode == ResizeMode::nearest && !exact && x.rank() == 4;
+  for (int64_t a = 2; a < x.rank() && (is_nearest || (mode == ResizeMode::linear && !antialias)); ++a)
+    if (known_equal(r.op.dims[a], x.dims()[a]) || (is_nearest && known_equal(r.op.dims[a], x.dims()[a] * 2)))
+      r.op.scales[a] = 0;
   r.op.mode = mode, r.op.antialias = antialias;
   r.op.exclude_outside = antialias;
   if (antialias) r.op.cubic_a = -0.5;
@@ -487,7 +493,16 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
     if (aligned) std::fill(r.op.scales.begin() + 2, r.op.scales.end(), 0);  // aligned corners use sizes, not scales
     r.op.coordinates = aligned ? ResizeCoordinates::align_corners : ResizeCoordinates::half_pixel;
   }
-  return one(r.result());
+  if (x.dtype() != DType::u8 || mode == ResizeMode::nearest) return one(r.result());
+  Expr y = x;  // torch rounds to bytes after each axis
+  for (int64_t a = x.rank() - 1; a >= 2; --a) {
+    frontend::Resizing step(y);
+    step.op = r.op, step.op.dims = y.dims(), step.op.dims[a] = r.op.dims[a];
+    step.op.scales.assign(y.dims().size(), 0);
+    step.op.scales[a] = r.op.scales[a];
+    y = step.result();
+  }
+  return one(y);
 }
 
 constexpr Operator network_rows[] = {

@@ -62,6 +62,13 @@ Values as_float(Call& c) {
   return give(c, result);
 }
 
+/// Rounds a float to an integer, which may be a size.
+template <Fn fn>
+Values rounded(Call& c) {
+  Expr x = frontend::apply(fn, c.operand(named(c, 0)).as(c, DType::f64));
+  return give_size(c, sizes_in(c.module(), convert(x, DType::i64), 0)[0]);
+}
+
 /// Imports a comparison: a <= b + offset (a < b is a <= b - 1), a == b or a != b; `swap` exchanges a and b.
 template <Relation::Kind kind, bool swap = false, int offset = 0>
 Values relation(Call& c) {
@@ -154,6 +161,9 @@ constexpr Operator scalar_rows[] = {
     {"torch.sym_max", [](Call& c) { return arithmetic(c, largest); }},
     {"torch.sym_min", [](Call& c) { return arithmetic(c, smallest); }},
     {"torch.sym_float", as_float},
+    {"math.trunc", rounded<Fn::trunc>},
+    {"math.floor", rounded<Fn::floor>},
+    {"math.ceil", rounded<Fn::ceil>},
     {"aten._assert_scalar.default", require_relation},
     {"aten.sym_constrain_range_for_size.default", require_range},
     {"aten.sym_constrain_range.default", require_range},

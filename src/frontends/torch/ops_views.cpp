@@ -497,6 +497,7 @@ constexpr Operator views_rows[] = {
     {"aten.squeeze.dims", squeeze},
     {"aten.permute.default", permute},
     {"aten.transpose.int", transpose_two},
+    {"aten.transpose_.default", transpose_two},
     {"aten.swapaxes.default",
      [](Call& c) { return swapped(c, c.tensor("self"), c.integer("axis0"), c.integer("axis1")); }},
     {"aten.swapdims.default", transpose_two},
@@ -531,7 +532,6 @@ constexpr Operator views_rows[] = {
     {"aten.clone.default", same},
     {"aten.contiguous.default", same},
     {"aten.detach.default", same},
-    {"aten.detach_.default", same},
     {"aten.alias.default", same},
     {"aten.lift_fresh.default", same},
     {"aten.lift_fresh_copy.default", same},
@@ -583,7 +583,6 @@ constexpr ViewForm views[] = {
     {"feature_dropout", Back::same},
     {"alpha_dropout", Back::same},
     {"feature_alpha_dropout", Back::same},
-    {"detach_", Back::same},
     {"positive", Back::same},
     {"contiguous", Back::same, true},
     {"reshape", Back::reshape, true},
@@ -638,8 +637,9 @@ const ViewForm* view_form(const Node& node) {
   constexpr std::string_view prefix = "aten.";
   std::string_view name = node.target;
   if (!name.starts_with(prefix)) return nullptr;
-  name = name.substr(prefix.size());
-  auto found = std::ranges::find(views, name.substr(0, name.rfind('.')), &ViewForm::name);
+  name = name.substr(prefix.size(), name.rfind('.') - prefix.size());
+  if (name.ends_with('_')) name.remove_suffix(1);  // a view in place
+  auto found = std::ranges::find(views, name, &ViewForm::name);
   return found == std::end(views) ? nullptr : found;
 }
 
@@ -692,7 +692,8 @@ Expr written_through(Call& view, Expr base, Expr value, size_t result) {
   if (back == Back::parts || back == Back::rows) return part_replaced(view, base, value, result, back == Back::rows);
   if (back == Back::again && value.rank() < 2) return value;
   std::string_view target = view.node().target;
-  if (back == Back::again && (target.ends_with(".t.default") || target.ends_with("numpy_T.default")))
+  if (back == Back::again &&
+      (target.starts_with("aten.t.") || target.starts_with("aten.t_.") || target.ends_with("numpy_T.default")))
     return view.expr(swapped(view, value, 0, 1)[0]);
   if (back == Back::again && target.ends_with(".mT.default")) return view.expr(swapped(view, value, -2, -1)[0]);
   if (back == Back::again) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <numeric>
 #include <variant>
 
 #include "base/error.h"
@@ -232,6 +234,7 @@ class RelationParser : Scanner {
       expect(")");
       return inner;
     }
+    if (take("math.trunc(")) return scaled_size();
     bool is_max = take("max(");
     if (is_max || take("min(")) {
       Dim a = value(sum());
@@ -240,6 +243,21 @@ class RelationParser : Scanner {
       return a;
     }
     return take("L") ? size() : Dim(number());
+  }
+  /// Parses the size of a resized picture, as in 0.5*torch.sym_float(size)). The factor is rounded up to a fraction: the
+  /// result is exact for sizes below 2^20, but where torch's own product in f64 falls below a whole number.
+  Dim scaled_size() {
+    constexpr int64_t one = 1 << 20;
+    skip_spaces();
+    double factor = 0;
+    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), factor);
+    if (error != std::errc() || !(factor > 0) || factor > 1e6) fail("lacks a factor in (0, 1e6]");
+    at_ = end - text_.data();
+    expect("*torch.sym_float(");
+    Dim size = value(sum());
+    expect("))");
+    auto over = static_cast<int64_t>(std::ceil(factor * one)), common = std::gcd(over, one);
+    return floordiv(size * Dim(over / common), one / common);
   }
   /// Parses the size of an input's axis, as in ['ids'][0].size()[1].
   Dim size() {

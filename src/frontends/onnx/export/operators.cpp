@@ -39,6 +39,9 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     case Fn::rsqrt: return out.add("Reciprocal", {out.add("Sqrt", x)});
     case Fn::gelu: return out.add("Gelu", x);
     case Fn::tanh_gelu: return out.add("Gelu", x, {{"approximate", std::string("tanh")}});
+    case Fn::exp2: return out.add("Pow", {number(2), x[0]});
+    case Fn::log2: return out.add("Div", {out.add("Log", x), number(std::log(2.0))});
+    case Fn::log10: return out.add("Div", {out.add("Log", x), number(std::log(10.0))});
     case Fn::trunc: return out.add("Mul", {out.add("Sign", x), out.add("Floor", {out.add("Abs", x)})});
     case Fn::pow: return out.add("Pow", x);
     case Fn::min: return out.add("Min", x);
