@@ -16,7 +16,7 @@ class Versions {
   void run() {
     for (PlanStep& step : plan_.steps) {
       auto* launch = step.as<LaunchStep>();
-      if (!launch) continue;
+      if (!launch || has_few_registers(step)) continue;
       launch->kernel = version(launch->kernel, step.sizes);
       for (StepVariant& variant : launch->variants) variant.kernel = version(variant.kernel, variant.sizes);
     }
@@ -24,6 +24,14 @@ class Versions {
   }
 
  private:
+  /// True for attention_gpu with a mask and ranges of keys. With literal strides LLVM computes more addresses before the
+  /// loops, and some AMD chips then spill a register.
+  bool has_few_registers(const PlanStep& step) const {
+    constexpr size_t operands = 4;  // q, k, v and the result
+    const PlanKernel& kernel = plan_.kernels[launch_of(step).kernel];
+    return kernel.code.starts_with("#include \"attention_gpu.h\"") && step.buffers.size() > operands + 1;
+  }
+
   /// Returns the version of kernel `id` for these sizes; the kernel itself if no size is a constant, or if there are too
   /// many versions.
   KernelId version(KernelId id, const std::vector<SizeId>& sizes) {
