@@ -114,7 +114,9 @@ def test_unidirectional_attention_over_keys_of_another_length(keys, past):
     outputs = ["y", "k", "v"] if past else ["y"]
     attributes = {"num_heads": HEADS, "unidirectional": 1}
     judge("MultiHeadAttention", [*qkv(keys), *([None] * 3 if past else []), *cache], attributes, outputs)
-    judge("MultiHeadAttention", [*qkv(keys), None, flags(BATCH, keys + past), *([None] if past else []), *cache], attributes, outputs)
+    seen = flags(BATCH, keys + past)
+    seen[:, 0] = 1  # onnxruntime adds -10000 in f32 to the scores of other keys: a row of these alone loses three digits
+    judge("MultiHeadAttention", [*qkv(keys), None, seen, *([None] if past else []), *cache], attributes, outputs)
 
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
