@@ -11,7 +11,9 @@ namespace {
 
 class Versions {
  public:
-  explicit Versions(Plan& plan) : plan_(plan) {}
+  explicit Versions(Plan& plan) : plan_(plan) {
+    for (KernelId id : plan_.kernels.ids()) ids_[plan_.kernels[id].name] = id;
+  }
 
   void run() {
     for (PlanStep& step : plan_.steps) {
@@ -35,7 +37,7 @@ class Versions {
   /// Returns the version of kernel `id` for these sizes; the kernel itself if no size is a constant, or if there are too
   /// many versions.
   KernelId version(KernelId id, const std::vector<SizeId>& sizes) {
-    constexpr size_t most_versions = 256;
+    constexpr int most_versions = 256;
     const PlanKernel& kernel = plan_.kernels[id];
     std::string head = cat("WEFT_KERNEL_AHEAD(", kernel.name, ",");
     size_t at = kernel.code.find(head);
@@ -44,13 +46,15 @@ class Versions {
     if (kernel.code.ends_with(body)) return id;
     std::string stem = kernel.name.substr(0, kernel.name.rfind('_')), before = kernel.code.substr(0, at);
     std::string name = cat(stem, "_", to_string(hash128(cat(before, body))).substr(0, 6));
-    auto found = versions_.find(name);
-    if (found != versions_.end()) return found->second;
-    if (versions_.size() == most_versions) return id;
+    std::string code = cat(before, "WEFT_KERNEL_AHEAD(", name, ",", body);
+    if (auto found = ids_.find(name); found != ids_.end())
+      return plan_.kernels[found->second].code == code ? found->second : id;  // another kernel's hash may begin alike
+    if (count_ == most_versions) return id;
+    ++count_;
     PlanKernel with = kernel;
     with.name = name;
-    with.code = cat(before, "WEFT_KERNEL_AHEAD(", name, ",", body);
-    return versions_[name] = plan_.kernels.add(std::move(with));
+    with.code = std::move(code);
+    return ids_[name] = plan_.kernels.add(std::move(with));
   }
 
   void drop_unused_kernels() {
@@ -73,7 +77,8 @@ class Versions {
   }
 
   Plan& plan_;
-  std::map<std::string, KernelId> versions_;  // by name
+  std::map<std::string, KernelId> ids_;  // by name
+  int count_ = 0;                        // versions so far
 };
 
 }  // namespace
