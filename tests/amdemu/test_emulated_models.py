@@ -357,6 +357,74 @@ def test_image_of_windows(tmp_path):
     assert plan.count("its reader needs channels side by side") == 1, plan
 
 
+GROUPED = [  # operator, groups, channels in and out of a group, stride, dilation
+    ("Conv", 8, 4, 4, 1, 1), ("Conv", 8, 8, 8, 2, 1), ("Conv", 16, 2, 3, 1, 2), ("Conv", 16, 1, 2, 1, 1), ("Conv", 5, 8, 6, 1, 1),
+    ("ConvTranspose", 8, 4, 4, 2, 1), ("ConvTranspose", 4, 8, 6, 1, 1),
+]
+
+
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize(("op", "groups", "inner", "outer", "stride", "dilation"), GROUPED)
+def test_joined_groups(op, groups, inner, outer, stride, dilation, tmp_path):
+    """Small groups of a convolution become larger ones, whose weights are zero between the old groups."""
+    random, channels = np.random.default_rng(2), groups * inner
+    shape = (groups * outer, inner, 3, 3) if op == "Conv" else (channels, outer, 3, 3)
+    weights = {"pointwise": random.standard_normal((channels, 3, 1, 1)), "grouped": random.standard_normal(shape) / 9}
+    nodes = [helper.make_node("Conv", ["x", "pointwise"], ["a"]),
+             helper.make_node(op, ["a", "grouped"], ["y"], group=groups, pads=[dilation] * 4, strides=[stride] * 2, dilations=[dilation] * 2)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)] for name, dims in (("x", ["n", 3, 7, 6]), ("y", None))]
+    constants = [numpy_helper.from_array(w.astype(np.float32), name) for name, w in weights.items()]
+    graph = helper.make_graph(nodes, "grouped", *ends, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
+    for chip, precision in (("gfx942", "f16"), ("gfx1100", "bf16"), ("gfx1201", "f32")):
+        folder = tmp_path / chip
+        folder.mkdir()
+        done, kernels = emulated.counted(chip, folder, "weft", "verify", tmp_path / "m.onnx", "--device", "amd:0", "--at", "n=2",
+                                         "--precision", precision, *(["--norm", "2e-2"] if precision != "f32" else []))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert any(k["kernel"].startswith("joined_groups") for k in kernels) == (precision != "f32" and groups % 2 == 0), kernels
+
+
+def shuffled_units(batch, channels, side):
+    """Returns two units of ShuffleNet: groups are joined and interleaved, and one half goes on to convolutions."""
+    random, nodes, constants = np.random.default_rng(3), [], []
+
+    def add(op, *operands, outputs=1, **attributes):
+        names = [f"v{len(nodes)}_{k}" for k in range(outputs)]
+        for k, operand in enumerate(operands):
+            if isinstance(operand, np.ndarray):
+                constants.append(numpy_helper.from_array(operand, f"{names[0]}_{k}"))
+        operands = [o if isinstance(o, str) else f"{names[0]}_{k}" for k, o in enumerate(operands)]
+        nodes.append(helper.make_node(op, operands, names, **attributes))
+        return names if outputs > 1 else names[0]
+
+    def conv(x, inner=channels, kernel=1, **attributes):
+        return add("Conv", x, (random.standard_normal((channels, inner, kernel, kernel)) / inner**0.5 / kernel).astype(np.float32), **attributes)
+
+    parts = [conv("x"), add("Relu", conv("x"))]
+    for _ in range(2):
+        split = add("Reshape", add("Concat", *parts, axis=1), np.array([batch, 2, channels, side, side]))
+        joined = add("Reshape", add("Transpose", split, perm=[0, 2, 1, 3, 4]), np.array([batch, 2 * channels, side, side]))
+        first, second = add("Split", joined, outputs=2, axis=1, num_outputs=2)
+        deep = conv(add("Relu", conv(second)), 1, 3, group=channels, pads=[1] * 4)
+        parts = [first, add("Relu", conv(deep))]
+    nodes.append(helper.make_node("Concat", parts, ["y"], axis=1))
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)] for name, dims in (("x", [batch, channels, side, side]), ("y", None))]
+    return helper.make_model(helper.make_graph(nodes, "shuffled", *ends, constants), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize(("batch", "channels", "side", "chip"), [(1, 10, 7, "gfx942"), (2, 12, 5, "gfx1201")])
+def test_shuffled_channels(batch, channels, side, chip, tmp_path):
+    """Kernels write groups of channels to their places between those of the other group; no copy shuffles them."""
+    onnx.save(shuffled_units(batch, channels, side), tmp_path / "m.onnx")
+    for precision in ("f16", "f32"):
+        done = emulated.run(chip, "weft", "verify", tmp_path / "m.onnx", "--device", "amd:0", "--precision", precision,
+                            *(["--norm", "2e-2"] if precision != "f32" else []))
+        assert done.returncode == 0, done.stdout + done.stderr
+        plan = emulated.run(chip, "weft-plan", tmp_path / "m.onnx", f"amd:{chip}", "--precision", precision).stdout
+        assert "strides cannot express this view" not in plan, plan
+
+
 def test_sizes_in_inputs(tmp_path):
     """The length of a cache is the value of an input: this value is read before each run, even if nothing else has
     changed."""

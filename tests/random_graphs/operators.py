@@ -664,7 +664,7 @@ def many_channels(d):
 def conv(d, name):
     x = many_channels(d) if d.chance(0.15) else picture(d)
     c = x.shape[1]
-    groups = d.random.choice([g for g in (1, 1, 2, c) if c % g == 0])
+    groups = d.random.choice([g for g in (1, 1, 2, 4, 8, c) if c % g == 0])
     out = groups * d.random.choice((1, 2, 3, 8))
     words = window_words(d, x.shape[2:])
     words["dilations"] = [d.random.choice((1, 1, 2)) for _ in x.shape[2:]]

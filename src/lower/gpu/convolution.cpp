@@ -11,18 +11,58 @@
 namespace weft {
 namespace {
 
-/// Reorders weights [out, in / groups, taps...], or if transposed [in, out / groups, taps...], to
+/// Weights [out, in / groups, taps...], or if transposed [in, out / groups, taps...], seen as
 /// [group][channel out][tap][channel in].
-View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type) {
-  View from = lowering.contiguous_view_of(value);
+View weights_by_tap(const View& from, const Window& w) {
   Dim taps = w.taps();
   View by_tap{from.buffer, from.dtype, {w.groups, w.channels_out, taps, w.channels_in}, {}, from.offset};
   Dim inner = w.transposed ? w.channels_out : w.channels_in;  // second axis of the source
   Dim first = inner * taps;
   by_tap.strides =
       w.transposed ? Dims{w.channels_in * first, taps, 1, first} : Dims{w.channels_out * first, first, 1, taps};
-  return lowering.copy_of(by_tap, value, "weights with the channels of a tap side by side",
-                          is_float(type) ? type : from.dtype);
+  return by_tap;
+}
+
+/// Returns how many neighbouring groups become one group whose weights are zero between the old ones: as many as a step
+/// of k has channels for. Without that, the step and the columns of a tile would be almost empty.
+int64_t joined_groups(const Lowering& lowering, const Window& w, Value weights, int lanes, bool is_narrow) {
+  bool is_known = w.groups.is_constant() && w.channels_in.is_constant() && w.channels_out.is_constant();
+  if (!is_narrow || !is_known || !lowering.is_load_time(weights)) return 1;
+  int64_t groups = w.groups.value(), most = std::max(w.channels_in.value(), w.channels_out.value()), joined = 1,
+          room = (lowering.gpu().warp_groups ? 8 : 4) * lanes;
+  for (int64_t count = 2; count <= groups && count * most <= room; ++count) {
+    if (groups % count == 0 && count * w.channels_in.value() % lanes == 0) joined = count;
+  }
+  return joined;
+}
+
+/// Copies weights by tap for groups that are `joined`.
+View weights_of_joined(Lowering& lowering, const View& by_tap, Value value, int64_t joined, DType type) {
+  const Dim &groups = by_tap.dims[0], &out = by_tap.dims[1], &taps = by_tap.dims[2], &in = by_tap.dims[3];
+  Dim row = in * Dim(joined), all = groups * out * taps * row;
+  View result = lowering.new_packed(type, all, true, cat("joined groups of ", value.source()));
+  KernelBuilder kernel("pointwise.h");
+  std::string x = kernel.buffer(by_tap.buffer, by_tap.dtype, false), y = kernel.buffer(result.buffer, type, true),
+              t = kernel_type(type), channels = kernel.number(in);
+  kernel.line("for_items(WEFT_LAUNCH, ", kernel.size(all), ", [&](i64 item) WEFT_LAMBDA {");
+  kernel.line("  const Division channel = divide_index(item, ", kernel.number(row), ");");
+  kernel.line("  const Division tap = divide_index(channel.quotient, ", kernel.number(taps), ");");
+  kernel.line("  const Division group = divide_index(tap.quotient, ", kernel.number(out), ");");
+  kernel.line("  const i64 from = channel.rest - group.quotient % ", joined, " * ", channels, ";");
+  kernel.line("  const bool is_own = u64(from) < u64(", channels, ");");
+  std::string place = kernel.number(by_tap.offset);
+  for (auto [at, axis] :
+       {std::pair{"group.quotient", 0}, {"group.rest", 1}, {"tap.rest", 2}, {"(is_own ? from : 0)", 3}})
+    place += cat(" + ", at, " * ", kernel.number(by_tap.strides[axis]));
+  kernel.line("  const ", t, " value = convert<", t, ">(", x, "[", place, "]);");
+  kernel.line("  ", y, "[item] = is_own ? value : ", t, "(0);");
+  kernel.line("});");
+  lowering.set_items(kernel, all, "1");
+  PlanStep step = kernel.finish(lowering.plan(), "joined_groups");
+  step.source = value.source();
+  lowering.add_step(std::move(step), cat("weights of ", joined, " groups side by side, with zeros between"), true);
+  Dims dims{floordiv(groups, joined), out * Dim(joined), taps, row};
+  return {lowering.shared(result).buffer, type, dims, contiguous_strides(dims), 0};
 }
 
 /// Space to depth along each spatial axis: the channels of `block` neighbouring pixels become the channels of one
@@ -271,7 +311,16 @@ GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w
   if (is_torn) {
     c = blocked(lowering, i, std::move(w), lanes, type);
   } else {
-    c = {lowering.pixel_view_of(i.inputs[0]), weights_by_tap(lowering, w, i.inputs[1], type), std::move(w)};
+    Value value = i.inputs[1];
+    View x = lowering.pixel_view_of(i.inputs[0]), by_tap = weights_by_tap(lowering.contiguous_view_of(value), w);
+    if (int64_t joined = joined_groups(lowering, w, value, lanes, is_narrow); joined > 1) {
+      by_tap = weights_of_joined(lowering, by_tap, value, joined, type);
+      w.groups = by_tap.dims[0], w.channels_out = by_tap.dims[1], w.channels_in = by_tap.dims[3];
+    } else {
+      by_tap = lowering.copy_of(by_tap, value, "weights with the channels of a tap side by side",
+                                is_float(type) ? type : by_tap.dtype);
+    }
+    c = {x, by_tap, std::move(w)};
     c.w.pixel = pixel_stride(c.x);
   }
   bool whole =
