@@ -12,14 +12,12 @@ namespace weft::kernel {
 using tasks::GemmTile;
 
 /// The tile for 4-byte accumulators on the processor that kernels are compiled for.
-#if defined(__AVX512BF16__) && !defined(__AVXVNNI__) && !defined(__AMX_TILE__)
-inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true, .narrow = true});
-#elif defined(__AVX512F__)
-inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true});
+#if defined(__AVX512F__)
+inline constexpr GemmTile native_tile = tasks::avx512_tile;
 #elif defined(__aarch64__)
-inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
+inline constexpr GemmTile native_tile = tasks::neon_tile;
 #else
-inline constexpr GemmTile native_tile = tasks::cpu_tile({});
+inline constexpr GemmTile native_tile = tasks::avx2_tile;
 #endif
 
 /// The Mac that multiplies copies of panels in L1 with widened elements (NearPanel); Mac itself if there are no copies.

@@ -36,13 +36,18 @@ struct GemmTile {
 
 /// The tiles for accumulators of 4 bytes (f32, i32); `half_lanes` makes the tile for f64.
 inline constexpr GemmTile avx2_tile{.unrolled = 4};
-inline constexpr GemmTile avx512_tile{
-    .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
-/// The AVX-512 tile for Zen 4, whose prefetchers bring data from L2 to L1 as fast as products need it.
-inline constexpr GemmTile zen_tile = [](GemmTile tile) {
-  tile.deep = 384, tile.few = 8192, tile.short_runs = 64, tile.near = 32768, tile.ahead = 4096;
-  return tile;
-}(avx512_tile);
+/// On processors with AVX-512, data come from L2 to L1 as fast as products need them, so steps of k may exceed L1.
+inline constexpr GemmTile avx512_tile{.mr = 6,
+                                      .nv = 4,
+                                      .lanes = 16,
+                                      .rows2 = 4,
+                                      .rows3 = 1,
+                                      .fma = 1,
+                                      .deep = 384,
+                                      .few = 8192,
+                                      .short_runs = 64,
+                                      .near = 32768,
+                                      .ahead = 4096};
 /// The AVX-512 tile for at most 16 columns of f32.
 inline constexpr GemmTile avx512_narrow_tile{
     .mr = 12, .nv = 1, .lanes = 16, .rows2 = 4, .rows3 = 1, .fma = 1, .deep = 256};
@@ -56,17 +61,6 @@ inline constexpr GemmTile amx_tile{
 inline constexpr GemmTile amx_narrow_tile{.mr = 64, .nv = 1, .lanes = 16, .rows2 = 0, .fma = 0, .amx = true};
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
-
-/// The properties of a processor that decide its tile. Kernels take them from the compiler's macros, the host from the
-/// processor's features. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4, which is recognized by AVX-512 BF16
-/// without AVX-VNNI and AMX.
-struct MatrixTarget {
-  bool avx512 = false, narrow = false, aarch64 = false;
-};
-constexpr GemmTile cpu_tile(const MatrixTarget& t) {
-  if (t.avx512) return t.narrow ? zen_tile : avx512_tile;
-  return t.aarch64 ? neon_tile : avx2_tile;
-}
 
 /// Returns the number of units of k. In packed B and in rows of A, `group` consecutive k make one unit (1: f32, f64 and
 /// all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes, MacQuads).

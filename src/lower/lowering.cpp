@@ -84,10 +84,8 @@ LoweredProgram::LoweredProgram(const Program& from, const Chip& target, LowerOpt
 
 tasks::GemmTile Lowering::tile() const {
   if (on_gpu()) return {.lanes = tasks::gpu_lanes};
-  return tasks::cpu_tile({.avx512 = has_feature(all_.chip, "avx512f"),
-                          .narrow = has_feature(all_.chip, "avx512bf16") && !has_feature(all_.chip, "avxvnni") &&
-                                    !has_feature(all_.chip, "amx-tile"),
-                          .aarch64 = all_.chip.kind == ChipKind::arm});
+  if (has_feature(all_.chip, "avx512f")) return tasks::avx512_tile;
+  return all_.chip.kind == ChipKind::arm ? tasks::neon_tile : tasks::avx2_tile;
 }
 
 int Lowering::compute_units() const {
