@@ -3,6 +3,7 @@
 /// Pooling over windows, channels last, 1 to 3 spatial dimensions, vectors along the channels. Lambdas define the
 /// elements and how they are combined, so max, average and Lp pooling share one template.
 #include "device.h"
+#include "math.h"
 #include "row.h"
 #include "tasks.h"
 #include "vec.h"
@@ -10,11 +11,31 @@
 
 namespace weft::kernel {
 
-/// Returns the larger of a and b for max pooling; a NaN in b is ignored, like in ONNX Runtime.
+/// Returns the larger of a and b in one instruction, which may lose a NaN.
 template <class V>
 WEFT_INLINE V pool_max(V a, V b) {
+#ifdef WEFT_CPU
   return select(b > a, b, a);
+#else
+  return __builtin_elementwise_max(a, b);
+#endif
 }
+
+/// Notes whether a lane has met a NaN: the greatest bits without the sign are then above those of infinity. Two short
+/// instructions an element; comparing floats would lengthen the chain from one pool_max to the next.
+template <class V>
+struct NanNote {
+  using I = IntLike<V>;
+  I bits{};
+
+  WEFT_INLINE void add(V x) {
+    constexpr auto all_but_sign = Elem<I>(~(u64(1) << (8 * sizeof(Elem<I>) - 1)));
+    bits = __builtin_elementwise_max(bits, I(__builtin_bit_cast(I, x) & I(all_but_sign)));
+  }
+  WEFT_INLINE V applied_to(V result) const {
+    return select(bits > __builtin_bit_cast(I, infinity<V>()), __builtin_bit_cast(V, bits), result);
+  }
+};
 
 /// The sizes of a pool: its windows, and how much padding an average counts.
 struct PoolSizes {
@@ -72,8 +93,9 @@ WEFT_INLINE void for_taps(const ConvSizes& s, const PoolWindow& window, i64 pixe
 
 /// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, W>` reads the input
 /// ([batch][spatial][pixel]), `combine(acc, x)` adds an element, beginning with `init`; `store(row, channel, Vec<Acc,
-/// W>, count, lanes)` takes the result and the number of taps for an average. No scratch.
-template <int W, class Acc, class L, class Load, class Combine, class Store>
+/// W>, count, lanes)` takes the result and the number of taps for an average. With `notes_nan`, a window with a NaN gives
+/// NaN whatever `combine` does. No scratch.
+template <int W, bool notes_nan = false, class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
   const ConvSizes& s = p.window;
@@ -81,8 +103,14 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
     const PoolWindow window = pool_window(p, at);
     each([&](i64 channel, auto lanes) WEFT_LAMBDA {
       Vec<Acc, W> acc = splat<Acc, W>(init);
-      const auto add = [&](i64 tap) WEFT_LAMBDA { acc = combine(acc, load(tap + channel, lanes)); };
+      NanNote<Vec<Acc, W>> nan;
+      const auto add = [&](i64 tap) WEFT_LAMBDA {
+        const Vec<Acc, W> x = load(tap + channel, lanes);
+        acc = combine(acc, x);
+        if constexpr (notes_nan) nan.add(x);
+      };
       for_taps(s, window, s.pixel, lanes, add);
+      if constexpr (notes_nan) acc = nan.applied_to(acc);
       store(row, channel, acc, window.count, lanes);
     });
   });

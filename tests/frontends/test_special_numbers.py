@@ -17,14 +17,14 @@ f16, f32, f64 = np.float16, np.float32, np.float64
 INF = float("inf")
 
 
-def run(nodes, feeds, constants=None, opset=18):
-    """Returns y on the CPU; `nodes` are (operator, inputs, output, attributes)."""
+def run(nodes, feeds, constants=None, opset=18, device="cpu"):
+    """Returns y; `nodes` are (operator, inputs, output, attributes)."""
     ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
     steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
     fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
-    return weft.compile(model.SerializeToString(), device="cpu").run(feeds)["y"]
+    return weft.compile(model.SerializeToString(), device=device).run(feeds)["y"]
 
 
 @pytest.mark.parametrize(("op", "dtype", "c", "d", "x"), [
@@ -62,6 +62,37 @@ def test_clip_with_attributes(bounds):
     limits = np.finfo(f32)
     y = run([("Clip", "x", "y", bounds)], {"x": x}, opset=6)
     np.testing.assert_array_equal(y, np.clip(x, bounds.get("min", limits.min), bounds.get("max", limits.max)))
+
+
+def with_nan(rng, shape, dtype):
+    """Returns small whole numbers, some infinities, and some NaN of both signs."""
+    x, kind = rng.integers(-4, 5, shape).astype(dtype), rng.random(shape)
+    for low, value in ((0, np.nan), (0.03, -np.nan), (0.06, INF), (0.08, -INF)):
+        x[(kind >= low) & (kind < low + 0.02)] = value
+    return x
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("dtype", [f16, f32, f64])
+@pytest.mark.parametrize("seed", range(4))
+def test_largest_and_smallest_with_nan(seed, dtype, device):
+    """Answers are NumPy's and PyTorch's: NaN wins. (onnxruntime's depend on the order of the elements.)"""
+    rng = np.random.default_rng(seed)
+    x = with_nan(rng, (2, int(rng.integers(1, 40)), int(rng.integers(3, 9)), int(rng.integers(3, 70))), dtype)
+    kernel, strides, axis = rng.integers(1, 4, 2), rng.integers(1, 3, 2), int(rng.integers(4))
+    windows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(2, 3))[:, :, ::strides[0], ::strides[1]]
+    other, zero = with_nan(rng, x.shape, dtype), dtype(0)
+    wanted = {
+        "MaxPool": (windows.max((4, 5)), {"kernel_shape": kernel.tolist(), "strides": strides.tolist()}),
+        "GlobalMaxPool": (x.max((2, 3), keepdims=True), {}),
+        "ReduceMax": (x.max(axis, keepdims=True), {}), "ReduceMin": (x.min(axis, keepdims=True), {}),
+        "ArgMax": (x.argmax(axis), {"axis": axis, "keepdims": 0}), "ArgMin": (x.argmin(axis), {"axis": axis, "keepdims": 0}),
+        "Max": (np.maximum(x, other), {}), "Min": (np.minimum(x, other), {}), "Relu": (np.maximum(x, zero), {}),
+    }
+    for op, (answer, attributes) in wanted.items():
+        operands = {"Max": "x z", "Min": "x z", "ReduceMax": "x axes", "ReduceMin": "x axes"}.get(op, "x")
+        y = run([(op, operands, "y", attributes)], {"x": x, "z": other}, {"axes": np.array([axis])}, device=device)
+        np.testing.assert_array_equal(y, answer, err_msg=f"{op} {x.shape} {attributes}")
 
 
 def attention(scores, q, k, v):
