@@ -20,7 +20,7 @@ INF = float("inf")
 def run(nodes, feeds, constants=None, opset=18, device="cpu"):
     """Returns y; `nodes` are (operator, inputs, output, attributes)."""
     ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
-    steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
+    steps = [helper.make_node(op, ins.split() if isinstance(ins, str) else ins, [out], **attributes) for op, ins, out, attributes in nodes]
     fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
@@ -93,6 +93,34 @@ def test_largest_and_smallest_with_nan(seed, dtype, device):
         operands = {"Max": "x z", "Min": "x z", "ReduceMax": "x axes", "ReduceMin": "x axes"}.get(op, "x")
         y = run([(op, operands, "y", attributes)], {"x": x, "z": other}, {"axes": np.array([axis])}, device=device)
         np.testing.assert_array_equal(y, answer, err_msg=f"{op} {x.shape} {attributes}")
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("dtype", [f16, f32, f64, np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_after_bounds(seed, dtype, device):
+    """A missing bound is none; infinite bounds count; the upper one wins where they cross; a NaN bound gives NaN."""
+    rng = np.random.default_rng(seed)
+    if dtype in (f16, f32, f64):
+        x, ends = with_nan(rng, 67, dtype), [-INF, INF, 0, -0.0, 1, 3, -1, -3, 0.5, *[np.nan] * (seed % 3 == 0)]
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        x, ends = rng.integers(low, high, 67, dtype, endpoint=True), [low, high, 0, 1, 2, 5, low + 1, high - 1]
+        x[:20], x[20:22] = rng.integers(0, 8, 20), (low, high)
+    nodes, constants, y = [], {}, x
+    for step in range(count := int(rng.integers(1, 4))):
+        op, name = rng.choice(["Clip", "Clip", "Max", "Min"]), "y" if step + 1 == count else f"t{step}"
+        low, high = (None if rng.random() < 0.2 else np.array(rng.choice(np.array(ends, object)), dtype) for _ in range(2))
+        low, high = (None if op == "Min" else low), (None if op == "Max" else high)
+        if low is None and high is None and op != "Clip":
+            low = high = dtype(2)
+        y = y if low is None or op == "Min" else np.maximum(y, low)
+        y = y if high is None or op == "Max" else np.minimum(y, high)
+        operands = {"Clip": [low, high], "Max": [low], "Min": [high]}[op]
+        names = [f"c{step}{i}" for i in range(len(operands))]
+        constants |= {name: value for name, value in zip(names, operands) if value is not None}
+        nodes.append((op, [nodes[-1][2] if nodes else "x", *(name * (value is not None) for name, value in zip(names, operands))], name, {}))
+    np.testing.assert_array_equal(run(nodes, {"x": x}, constants, device=device), y, err_msg=f"{nodes} {constants}")
 
 
 def attention(scores, q, k, v):
