@@ -13,10 +13,12 @@
 #include "frontends/onnx/file/model.h"
 #include "runtime/bind.h"
 #include "runtime/saved.h"
+#include "runtime/sharing.h"
 
 namespace weft {
 namespace {
 
+constexpr int max_tries = 16;               // of one run
 constexpr size_t max_variants = 32;         // kept for each model
 constexpr size_t max_variant_contexts = 4;  // kept in each context; each variant has its own working memory
 
@@ -34,6 +36,15 @@ std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues
   if (!is_known) return std::nullopt;
   int64_t a = sizes.evaluate(decision.a), b = sizes.evaluate(decision.b);
   return decision.kind == Guard::Kind::equal ? a == b : a <= b;
+}
+
+/// Returns the decision of `variant` whose guard failed with this error; null if another condition failed.
+const onnx::SizeDecision* failed_decision(const Variant& variant, const Error& error) {
+  auto has_failed = [&](const onnx::SizeDecision& made) {
+    return error.info().what.find(cat(onnx::assumption(made), ": ")) != std::string::npos;
+  };
+  auto found = std::ranges::find_if(variant.made, has_failed);
+  return found == variant.made.end() ? nullptr : &*found;
 }
 
 class BySizes final : public Executable, public std::enable_shared_from_this<BySizes> {
@@ -81,8 +92,14 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   bool may_run_again() const { return options_.donate.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
-  /// Returns the variant for the sizes of these inputs; null if there is none.
-  std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options) const {
+  /// True if the inputs' sizes tell whether the condition of a decision holds.
+  bool is_known(const onnx::SizeDecision& decision, std::span<const Tensor> inputs) const {
+    return holds(decision, bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs))).has_value();
+  }
+  /// Returns the variant for the sizes of these inputs, and for answers that earlier tries of this run gave; null if
+  /// there is none.
+  std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options,
+                                             const std::map<std::string, bool>& answers) const {
     SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
     std::shared_ptr<const Variant> variant = likely_;
     for (std::map<std::string, bool> known;;) {
@@ -90,6 +107,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
       bool fits = true;
       for (const auto& made : variant->made) {
         auto answer = holds(made, sizes);
+        if (auto given = answers.find(onnx::to_string(made)); !answer && given != answers.end()) answer = given->second;
         if (answer) known[onnx::to_string(made)] = *answer;
         fits = fits && answer.value_or(made.holds) == made.holds;
       }
@@ -142,16 +160,40 @@ class BySizesContext final : public Context {
     use(program_->likely());
   }
 
-  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) override {
-    try {
-      return contexts_.back().second->run(inputs, options);
-    } catch (const Error& error) {
-      if (error.info().code != "E312" || !program_->may_run_again()) throw;
-      auto other = program_->variant_for(inputs, options);
-      if (!other || other == contexts_.back().first) throw;
-      use(std::move(other));
+  /// Tries variants until one fits. Sizes that the run computes are unknown before it, so each try may refute a decision
+  /// about them.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& given) override {
+    RunOptions options = given;
+    bool may_repeat = true;  // false: the refused run may have overwritten an input
+    auto keep_apart = [&](std::span<const std::byte> memory) {
+      for (const Tensor& input : inputs) may_repeat = may_repeat && !overlap(input.data, memory);
+    };
+    for (std::span<const std::byte> memory : options.output_memory) keep_apart(memory);
+    if (given.allocate_output) {
+      options.allocate_output = [&](size_t output, std::span<const int64_t> dims, size_t bytes) {
+        std::byte* memory = given.allocate_output(output, dims, bytes);
+        keep_apart({memory, memory ? bytes : 0});
+        return memory;
+      };
     }
-    return contexts_.back().second->run(inputs, options);
+    std::map<std::string, bool> answers;
+    for (int tries = 0;; ++tries) {
+      std::shared_ptr<const Variant> variant = contexts_.back().first;
+      try {
+        return contexts_.back().second->run(inputs, options);
+      } catch (const Error& error) {
+        if (error.info().code != "E312" || !program_->may_run_again() || tries == max_tries) throw;
+        const onnx::SizeDecision* refuted = failed_decision(*variant, error);
+        if (refuted && !program_->is_known(*refuted, inputs)) {
+          if (!may_repeat) throw;
+          answers[onnx::to_string(*refuted)] = !refuted->holds;
+        }
+        auto other = program_->variant_for(inputs, options, answers);
+        if (!other || other == variant) throw;
+        if (options.profile) options.profile->clear();
+        use(std::move(other));
+      }
+    }
   }
 
   int64_t memory_bytes() const override { return contexts_.back().second->memory_bytes(); }

@@ -241,6 +241,28 @@ def with_its_first(d):
     return y
 
 
+def chosen_meet(d):
+    """Returns an operator on rows that data choose, and on as many, on one, or on an input: a size that the run computes
+    is broadcast, or not."""
+    x = rows(d)
+    size = x.shape[0]
+    count = d.random.randint(1, size)
+
+    def chosen(n):
+        return d.add("Compress", x, d.given(np.array(d.random.sample([True] * n + [False] * (size - n), size))), axis=0, exact=True)
+
+    y = chosen(count)
+    how = d.random.choice(("as many", "one", "an input", "Expand", "MatMul"))
+    if how == "Expand":
+        return d.add("Expand", d.input((d.random.choice((1, count)), *x.shape[1:])), d.add("Shape", y), exact=True)
+    if how == "MatMul":
+        return d.add("MatMul", d.add("Unsqueeze", y, np.array([-1])), d.input((d.random.choice((1, count)), *[1] * (x.rank - 1), 1, 3)))
+    other = {"as many": lambda: chosen(count), "one": lambda: chosen(1),
+             "an input": lambda: d.input((d.random.choice((1, count)), *x.shape[1:]), x.dtype)}[how]()
+    y = d.add(d.random.choice(("Add", "Sub", "Mul", "Max")), *((y, other) if d.chance(0.5) else (other, y)), exact=True)
+    return d.add("Where", d.add("Less", y, other), y, other, exact=True) if d.chance(0.3) else y
+
+
 def positions(d):
     x = rows(d, 2)
     n = d.add("Gather", d.add("Shape", x), np.array(1, np.int64), axis=0)
@@ -486,7 +508,7 @@ def long_rows(d):
 ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, slice_by_size,
-    with_its_first, positions, every_position, conv_block,
+    with_its_first, chosen_meet, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, turned_sum, long_rows,
 ]
