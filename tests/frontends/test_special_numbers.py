@@ -188,3 +188,29 @@ def test_masks_meet(steps):
     with np.errstate(invalid="ignore"):
         wanted = attention(lambda s: np.where(seen, s + (feeds["b"] if "+" in steps else 0), -INF), *(feeds[name] for name in "qkv"))
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("low", [-INF, -3.4028235e38, -1e30])
+@pytest.mark.parametrize("seed", range(12))
+def test_selecting_and_added_masks_both_hold(seed, low):
+    """Added masks hide keys too; in rows where each key is hidden, the later mask decides what remains."""
+    rng = np.random.default_rng(seed)
+    feeds = {name: rng.standard_normal((2, 2, n, 16)).astype(f32) for name, n in (("q", 5), ("k", 9), ("v", 9))}
+    nodes, last = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s0", {})], "s0"
+    scores = np.einsum("bhqd,bhkd->bhqk", feeds["q"], feeds["k"])
+    kinds = [("Where", "Add"), ("Add", "Where"), ("Where", "Add", "Where"), ("Add", "Where", "Add")][seed % 4]
+    for step, op in enumerate(kinds, 1):
+        shown = rng.random([(9,), (5, 9), (2, 1, 1, 9), (2, 2, 5, 9)][rng.integers(4)]) < 0.6
+        shown[..., 2 * step - 2:2 * step] = False
+        hidden = rng.choice([low, -INF, -3e38], shown.shape)
+        feeds[f"m{step}"] = shown if op == "Where" else np.where(shown, rng.standard_normal(shown.shape), hidden).astype(f32)
+        mask, last, before = f"m{step}", f"s{step}", last
+        nodes.append((op, f"{mask} {before} low" if op == "Where" else f"{before} {mask}", last, {}))
+        with np.errstate(over="ignore"):
+            scores = np.where(shown, scores, f32(low)) if op == "Where" else scores + feeds[mask]
+    nodes += [("Softmax", last, "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores.astype(f64) - scores.max(-1, keepdims=True))
+        wanted = e / e.sum(-1, keepdims=True) @ feeds["v"].astype(f64)
+    y = run(nodes, feeds, {"low": f32(low)})
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)

@@ -55,7 +55,12 @@ def masked_scores(d, scores, batch, queries, keys):
         seen = np.tril(np.ones((queries, keys), bool), keys - queries if keys >= queries else 0)
         seen[:, 0] = True
         low = d.random.choice((-1e9, -9999, -3.4e38, -np.inf))
+        added = d.array((queries, keys))
+        added[:, 1:][d.numbers.random((queries, keys - 1)) < 0.2] = low
+        before, after = d.chance(0.25), d.chance(0.25)  # an added mask, which hides keys too
+        scores = d.add("Add", scores, added) if before else scores
         scores = d.add("Where", d.weight(seen), scores, f32(low))
+        scores = d.add("Add", scores, added) if after else scores
         if d.chance(0.4):  # a second mask, which leaves a key to each query; with a finite number, a third hides whole rows
             seen = d.numbers.random((*batch[-1:], 1, keys)) < 0.7
             seen[..., 0] = True
@@ -82,7 +87,11 @@ def spelt_attention(d):
         k = d.add("Mul", k, f32(0.5))
     scores = d.add("MatMul", q, d.add("Transpose", k, perm=swapped))
     scores = d.add("Mul", scores, f32(0.25)) if d.random.random() < 0.5 else d.add("Div", scores, f32(2))
-    scores = masked_scores(d, scores, batch, queries, keys)
+    d.hides = True
+    try:
+        scores = masked_scores(d, scores, batch, queries, keys)
+    finally:
+        d.hides = False
     result = d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
     if result.shape != (*batch, queries, width):
         raise Skip
