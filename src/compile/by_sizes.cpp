@@ -38,15 +38,6 @@ std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues
   return decision.kind == Guard::Kind::equal ? a == b : a <= b;
 }
 
-/// Returns the decision of `variant` whose guard failed with this error; null if another condition failed.
-const onnx::SizeDecision* failed_decision(const Variant& variant, const Error& error) {
-  auto has_failed = [&](const onnx::SizeDecision& made) {
-    return error.info().what.find(cat(onnx::assumption(made), ": ")) != std::string::npos;
-  };
-  auto found = std::ranges::find_if(variant.made, has_failed);
-  return found == variant.made.end() ? nullptr : &*found;
-}
-
 class BySizes final : public Executable, public std::enable_shared_from_this<BySizes> {
  public:
   BySizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions, std::shared_ptr<Executable> first,
@@ -92,9 +83,14 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   bool may_run_again() const { return options_.donate.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
-  /// True if the inputs' sizes tell whether the condition of a decision holds.
-  bool is_known(const onnx::SizeDecision& decision, std::span<const Tensor> inputs) const {
-    return holds(decision, bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs))).has_value();
+  /// Returns the decision about sizes that the run computes which this error refutes; null if there is none.
+  const onnx::SizeDecision* refuted(const Variant& variant, const Error& error, std::span<const Tensor> inputs) const {
+    SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
+    auto is_refuted = [&](const onnx::SizeDecision& made) {
+      return error.info().what.find(cat(onnx::assumption(made), ": ")) != std::string::npos && !holds(made, sizes);
+    };
+    auto found = std::ranges::find_if(variant.made, is_refuted);
+    return found == variant.made.end() ? nullptr : &*found;
   }
   /// Returns the variant for the sizes of these inputs, and for answers that earlier tries of this run gave; null if
   /// there is none.
@@ -102,19 +98,17 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
                                              const std::map<std::string, bool>& answers) const {
     SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
     std::shared_ptr<const Variant> variant = likely_;
-    for (std::map<std::string, bool> known;;) {
-      size_t before = known.size();
+    for (std::map<std::string, bool> known = answers;;) {
       bool fits = true;
       for (const auto& made : variant->made) {
-        auto answer = holds(made, sizes);
-        if (auto given = answers.find(onnx::to_string(made)); !answer && given != answers.end()) answer = given->second;
-        if (answer) known[onnx::to_string(made)] = *answer;
-        fits = fits && answer.value_or(made.holds) == made.holds;
+        std::string text = onnx::to_string(made);
+        if (auto answer = holds(made, sizes)) known[text] = *answer;
+        fits = fits && (!known.contains(text) || known[text] == made.holds);
       }
       if (fits) return variant;
-      if (known.size() == before) return nullptr;
-      variant = variant_of(known, options);
-      if (!variant->program) return nullptr;
+      auto next = variant_of(known, options);
+      if (!next->program || next == variant) return nullptr;
+      variant = std::move(next);
     }
   }
 
@@ -183,10 +177,9 @@ class BySizesContext final : public Context {
         return contexts_.back().second->run(inputs, options);
       } catch (const Error& error) {
         if (error.info().code != "E312" || !program_->may_run_again() || tries == max_tries) throw;
-        const onnx::SizeDecision* refuted = failed_decision(*variant, error);
-        if (refuted && !program_->is_known(*refuted, inputs)) {
+        if (const onnx::SizeDecision* made = program_->refuted(*variant, error, inputs)) {
           if (!may_repeat) throw;
-          answers[onnx::to_string(*refuted)] = !refuted->holds;
+          answers[onnx::to_string(*made)] = !made->holds;
         }
         auto other = program_->variant_for(inputs, options, answers);
         if (!other || other == variant) throw;

@@ -21,22 +21,6 @@ WEFT_INLINE V pool_max(V a, V b) {
 #endif
 }
 
-/// Notes whether a lane has met a NaN: the greatest bits without the sign are then above those of infinity. Two short
-/// instructions an element; comparing floats would lengthen the chain from one pool_max to the next.
-template <class V>
-struct NanNote {
-  using I = IntLike<V>;
-  I bits{};
-
-  WEFT_INLINE void add(V x) {
-    constexpr auto all_but_sign = Elem<I>(~(u64(1) << (8 * sizeof(Elem<I>) - 1)));
-    bits = __builtin_elementwise_max(bits, I(__builtin_bit_cast(I, x) & I(all_but_sign)));
-  }
-  WEFT_INLINE V applied_to(V result) const {
-    return select(bits > __builtin_bit_cast(I, infinity<V>()), __builtin_bit_cast(V, bits), result);
-  }
-};
-
 /// The sizes of a pool: its windows, and how much padding an average counts.
 struct PoolSizes {
   ConvSizes window;  // groups = 1, channels_in = channels
@@ -98,19 +82,22 @@ WEFT_INLINE void for_taps(const ConvSizes& s, const PoolWindow& window, i64 pixe
 template <int W, bool notes_nan = false, class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
+  using V = Vec<Acc, W>;
+  using I = IntLike<V>;
+  const auto bits = [](V v) WEFT_LAMBDA { return __builtin_bit_cast(I, v); };
   const ConvSizes& s = p.window;
   for_pixels<W>(launch, s, s.channels_in, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
     const PoolWindow window = pool_window(p, at);
     each([&](i64 channel, auto lanes) WEFT_LAMBDA {
-      Vec<Acc, W> acc = splat<Acc, W>(init);
-      NanNote<Vec<Acc, W>> nan;
+      V acc = splat<Acc, W>(init);
+      I most{};  // the greatest bits without a sign: those of a NaN are above infinity's; comparing floats is slower
       const auto add = [&](i64 tap) WEFT_LAMBDA {
-        const Vec<Acc, W> x = load(tap + channel, lanes);
+        const V x = load(tap + channel, lanes);
         acc = combine(acc, x);
-        if constexpr (notes_nan) nan.add(x);
+        if constexpr (notes_nan) most = __builtin_elementwise_max(most, I(bits(x) & ~bits(constant<V>(-0.0))));
       };
       for_taps(s, window, s.pixel, lanes, add);
-      if constexpr (notes_nan) acc = nan.applied_to(acc);
+      if constexpr (notes_nan) acc = select(most > bits(infinity<V>()), __builtin_bit_cast(V, most), acc);
       store(row, channel, acc, window.count, lanes);
     });
   });

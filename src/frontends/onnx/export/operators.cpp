@@ -243,16 +243,11 @@ Names write(Out& out, const Instruction& i, const Resize& op) {
   if (!op.roi.empty()) inputs[1] = out.weight(make_tensor(DType::f32, {std::ssize(op.roi)}, op.roi));
   if (has_scales) {
     std::vector<double> scales = op.scales;
-    const Dims& from = i.inputs[0].dims();
     for (size_t a = 0; a < scales.size(); ++a) {
-      if (scales[a] != 0) continue;
-      scales[a] = 1;
-      if (known_equal(op.dims[a], from[a])) continue;
-      if (!op.dims[a].is_constant() || !from[a].is_constant())
+      if (scales[a] == 0 && !known_equal(op.dims[a], i.inputs[0].dims()[a]))
         refuse_export(out.source(), "a resize has sizes and scales");
-      auto ratio = static_cast<float>(op.dims[a].value()) / static_cast<float>(from[a].value());
-      scales[a] = std::nextafterf(ratio, INFINITY);  // its product with the size is rounded down
     }
+    std::ranges::replace(scales, 0.0, 1.0);
     inputs.push_back(out.weight(make_tensor(DType::f32, {std::ssize(scales)}, scales)));
   } else {
     inputs.insert(inputs.end(), {"", out.sizes(op.dims)});
