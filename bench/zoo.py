@@ -9,7 +9,7 @@
 On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time divided by the
 peer's. The summary takes the faster peer of each network. On a GPU, Weft reads each network from a `.pt2` file of
 torch.export, and the times are measured on the device. Needs torch, torchvision, timm, transformers and, for the export
-to ONNX, onnxscript.
+to ONNX, onnxscript. The answer of each network is compared with PyTorch's in f32.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from peers import Race, figures, show
 
 HALVES = {"fitted": zoo.FITTED, "judging": zoo.JUDGING, "all": list(zoo.ZOO)}
 TOLERANCE = {"weft": 1e-3, "weft_bf16": 0.1}
+GPU_TOLERANCE = 0.03
 
 
 def distance(y, r):
@@ -37,9 +38,9 @@ def distance(y, r):
     return float(np.linalg.norm(y - r) / max(np.linalg.norm(r), 1e-30))
 
 
-def torch_answer(name, feeds):
+def torch_answer(name, x, device="cpu"):
     with torch.no_grad():
-        return zoo.module(name)(torch.from_numpy(feeds["x"])).numpy()
+        return zoo.module(name).to(device)(x.to(device)).cpu().numpy()
 
 
 def on_cpu(name, batch, arguments, caches):
@@ -52,7 +53,7 @@ def on_cpu(name, batch, arguments, caches):
     if first != arguments.engines[0]:
         race.close()
         return None
-    error = distance(race.workers[first].outputs()["y"], torch_answer(name, feeds))
+    error = distance(race.workers[first].outputs()["y"], torch_answer(name, zoo.inputs(name, batch)))
     measured = figures(race, race.run(arguments.rounds, arguments.seconds))
     race.close()
     show(measured)
@@ -85,32 +86,36 @@ def prepare(name, batches, folder):
     torch.set_num_threads(2)
     gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
     for batch in batches:
-        weft_run(name, batch, folder)
+        weft_program(name, batch, folder)
         gpu_peers.pytorch_ways(name, batch)
 
 
-def weft_run(name, batch, folder):
-    import gpu_peers
+def weft_program(name, batch, folder):
     from weft_library import Program
 
     path, feed = exported_program(name, folder)
     feeds = {feed: zoo.inputs(name, batch).numpy()}  # binds the batch: torch gives that size a name of its own
-    return gpu_peers.on_device(Program(path, 0, "f16", {}, "gpu", {feed: feeds[feed].shape}), feeds)
+    return Program(path, 0, "f16", {}, "gpu", {feed: feeds[feed].shape}), feeds
 
 
 def on_gpu(name, batch, arguments, folder):
     import gpu
     import gpu_peers
 
+    torch.backends.cudnn.allow_tf32 = False
     gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
     try:
-        row = gpu_peers.network_modes(name, batch, weft_run(name, batch, folder))
+        program, feeds = weft_program(name, batch, folder)
+        answer = next(iter(program.run(feeds).values()))
+        error = distance(answer, torch_answer(name, zoo.inputs(name, batch), "cuda"))
+        row = gpu_peers.network_modes(name, batch, gpu_peers.on_device(program, feeds))
     except RuntimeError as problem:
         print(f"{name} batch={batch}: {problem}", flush=True)
         return float("inf")
+    row["error"] = error
     row["ratio"] = row["ms"] / min(row[key] for key in ("eager_ms", "graph_ms", "compile_graph_ms") if key in row)
     gpu.tell("zoo beside PyTorch on a GPU", row, arguments.out)
-    return row["ratio"]
+    return row["ratio"] if error < GPU_TOLERANCE else float("inf")
 
 
 def as_half(name, batch):

@@ -109,9 +109,11 @@ class LayoutChange {
     const Dims &from = image.dims(), &split = groups.dims();
     std::vector<int64_t> exchange(split.size());
     std::iota(exchange.begin(), exchange.end(), int64_t{0});
-    if (split.size() != from.size() + 1 || from.size() < 3 || from != i.types[0].shape.dims) return {};
-    std::swap(exchange[1], exchange[2]);
-    bool splits_channels = split[0] == from[0] && std::equal(from.begin() + 2, from.end(), split.begin() + 3);
+    size_t lead = split.size() > from.size();  // axes before the groups: views drop a batch of 1
+    if (split.size() != from.size() + lead || from.size() < 3 || from != i.types[0].shape.dims) return {};
+    std::swap(exchange[lead], exchange[lead + 1]);
+    bool splits_channels = known_equal(lead ? split[0] : Dim(1), from[0]) &&
+                           std::equal(from.begin() + 2, from.end(), split.begin() + 2 + static_cast<int64_t>(lead));
     bool is_last = last_of_.contains(image.def) || is_transposed(image);
     return op->permutation == exchange && splits_channels && is_last ? image : Value{};
   }
@@ -119,13 +121,33 @@ class LayoutChange {
     const Dims& split = i.inputs[0].def->inputs[0].dims();
     Dims apart = permuted(image.dims());
     apart.pop_back();
-    apart.insert(apart.end(), {split[1], split[2]});
+    size_t lead = split.size() - image.dims().size();
+    apart.insert(apart.end(), {split[lead], split[lead + 1]});
+    Value last = last_form(i, image);
+    if (on_gpu_ && image.def->users.size() == 1 && joins_groups(last, split[lead + 1])) return stacked(i, last);
     std::vector<int64_t> exchange(apart.size());
     std::iota(exchange.begin(), exchange.end(), int64_t{0});
     std::swap(exchange[apart.size() - 2], exchange[apart.size() - 1]);
-    Value groups = insert(i, Reshape{.dims = apart}, {last_form(i, image)});
+    Value groups = insert(i, Reshape{.dims = apart}, {last});
     Value exchanged = insert(i, Transpose{.permutation = exchange}, {groups});
     return insert(i, Reshape{.dims = permuted(image.dims())}, {exchanged});
+  }
+
+  /// True for a concatenation of groups of `size` channels.
+  static bool joins_groups(Value last, const Dim& size) {
+    const auto* op = last.def->as<Concat>();
+    return op && op->axis == last.rank() - 1 &&
+           std::ranges::all_of(last.def->inputs, [&](const Value& v) { return known_equal(v.dims().back(), size); });
+  }
+  /// Interleaves the channels of the operands of a concatenation, so that kernels write them to their places.
+  Value stacked(Instruction& i, Value last) {
+    std::vector<Value> parts;
+    for (const Value& part : last.def->inputs) {
+      Dims dims = part.dims();
+      dims.emplace_back(1);
+      parts.push_back(insert(i, Reshape{.dims = dims}, {part}));
+    }
+    return insert(i, Reshape{.dims = last.dims()}, {insert(i, Concat{.axis = last.rank()}, parts)});
   }
 
   /// Returns the result of `i` as [batch, group, pixel, channel of the group] if `i` normalises groups of channels of a

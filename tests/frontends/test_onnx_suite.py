@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own node cases through `weft.compile` and `run`: every answer is right. All cases run on the reference,
-without passes and after the passes for this processor. On the CPU, all cases run under WEFT_TEST_FULL; otherwise the
-cases in ALWAYS (control flow, sizes that depend on data, static inputs and others) and one in twelve of the rest.
+without passes and after the passes for this processor, and on the CPU.
 
 A case for which the CPU target uses host steps must be listed in onnx_host.txt; only strings, sequences and optionals
 may need them."""
@@ -12,12 +11,9 @@ import pytest
 from suite_cases import faults, judge, kept_chances, node_cases
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from places import IS_FULL, keep_count
+from places import keep_count
 
 CASES = 1884  # of onnx 1.23.2
-ALWAYS = ("test_if", "test_loop", "test_scan", "test_nonzero", "test_unique", "test_compress", "test_nonmaxsuppression", "test_range",
-          "test_bernoulli", "test_training_dropout", "test_reduce_sum_", "test_cumsum", "test_slice", "test_unsqueeze", "test_dft",
-          "test_col2im", "test_constant_pad")
 HALF_WAY = ("test_dynamicquantizelinear", "test_dynamicquantizelinear_expanded")
 
 
@@ -30,17 +26,15 @@ def cases():
 
 @pytest.fixture(scope="module")
 def on_cpu(cases):
-    some = [case for i, case in enumerate(cases) if IS_FULL or i % 12 == 0 or case.name.startswith(ALWAYS)]
-    return {case.name: judge(case, "cpu") for case in some}
+    return {case.name: judge(case, "cpu") for case in cases}
 
 
 def counted(device, verdicts):
     """Returns the faults. Records the number of right cases for docs/status."""
     found = faults(verdicts)
-    if len(verdicts) == CASES:
-        refused = sum(verdict.startswith("refused") for verdict in found.values())
-        keep_count("ONNX node cases", {"through": "`weft.compile` and `run`", "device": device}, right=CASES - len(found),
-                   wrong=len(found) - refused, refused=refused)
+    refused = sum(verdict.startswith("refused") for verdict in found.values())
+    keep_count("ONNX node cases", {"through": "`weft.compile` and `run`", "device": device}, right=CASES - len(found),
+               wrong=len(found) - refused, refused=refused)
     return found
 
 

@@ -321,6 +321,20 @@ def squeeze_excite(d):
     return d.add("Mul", x, s)
 
 
+def shuffled_channels(d):
+    """Returns a unit of ShuffleNet: groups of channels are joined and interleaved; one half goes on to a convolution."""
+    batch, groups, c, sides = d.random.choice((1, 2)), d.random.choice((2, 2, 4)), d.random.choice((2, 3, 8)), d.random.choice([(5, 4), (6, 6)])
+    x = d.input((batch, c, *sides))
+    y, z = (d.add("Conv", x, d.array((c, c, 1, 1)) / f32(4)) for _ in range(2))
+    parts = [d.random.choice((x, y, z)) for _ in range(groups - 1)] + [d.add("Relu", y)]
+    d.random.shuffle(parts)
+    split = d.add("Reshape", d.add("Concat", *parts, axis=1), np.array((batch, groups, c, *sides), np.int64))
+    joined = d.add("Reshape", d.add("Transpose", split, perm=[0, 2, 1, 3, 4]), np.array((batch, groups * c, *sides), np.int64))
+    first, second = d.add("Split", joined, outputs=2, axis=1, num_outputs=2)
+    c = groups * c // 2
+    return d.add("Concat", first, d.add("Conv", second, d.array((c, c, 1, 1)) / f32(4)), axis=1)
+
+
 def along_first_axis(d):
     x = d.input(d.random.choice([(5, 4), (3, 4, 5)]))
     return d.add("Softmax", x, axis=0) if d.random.random() < 0.5 else d.add("ReduceSum", x, np.array([0], np.int64))
@@ -518,6 +532,6 @@ ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, slice_by_size,
     with_its_first, chosen_meet, positions, every_position, conv_block,
-    squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
+    squeeze_excite, shuffled_channels, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, turned_sum, long_rows,
 ]

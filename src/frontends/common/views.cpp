@@ -177,10 +177,11 @@ Expr tile(Expr x, const Dims& repeats) {
   return reshape(broadcast(reshape(x, apart), repeated), joined);
 }
 
-/// Cuts negative pads off an axis and sets them to 0.
+/// Cuts negative pads off an axis and sets them to 0. The terms max(pad, 0) cancel in the size after padding.
 static Expr without_edges(Expr x, int64_t axis, Dim& before, Dim& after) {
-  Dim first = max(0 - before, 0), last = x.dims()[axis] - max(0 - after, 0);
-  before = max(before, 0), after = max(after, 0);
+  Dim added_before = max(before, 0), added_after = max(after, 0);
+  Dim first = added_before - before, last = x.dims()[axis] - (added_after - after);
+  before = added_before, after = added_after;
   return slice(x, axis, first, last - first);
 }
 

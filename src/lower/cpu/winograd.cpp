@@ -19,27 +19,31 @@ double guessed(const Dim& dim, int64_t guess) {
       [&](const Symbol& symbol) { return std::clamp(guess, symbol.min, std::max(symbol.min, symbol.max)); }));
 }
 
-/// Estimates of work, in multiply-adds of transformed values, fitted to bench/kernels/winograd.cpp on AVX2:
-/// transforming one element costs as much as 10 multiply-adds, loading a weight as much as `weight_cost`. The direct
-/// kernel does `direct_speed` products in the time of one multiply-add.
+/// Estimates of work, in multiply-adds of transformed values: transforming one element costs as much as 10
+/// multiply-adds. Loading a weight costs as much as 10 of floats, which run meanwhile (fitted to
+/// bench/kernels/winograd.cpp on AVX2), or as much as 8 of integers, which wait (fitted to resnet50_qdq with AVX-512).
+/// The direct kernel does `direct_speed` products in the time of one multiply-add.
 struct Estimate {
-  double batch, height, width, in, out, weight_cost, direct_speed;
+  double batch, height, width, in, out, direct_speed;
+  bool is_float;
 
-  double direct() const { return 9 * in * out * std::max(batch * height * width, weight_cost) / direct_speed; }
+  /// The cost of multiplying `rows` rows by a weight.
+  double weight(double rows) const { return is_float ? std::max(rows, 10.0) : rows + 8; }
+  double direct() const { return 9 * in * out * weight(batch * height * width) / direct_speed; }
   double tiled(int side) const {
     double tiles = batch * std::ceil(height / side) * std::ceil(width / side), positions = (side + 2) * (side + 2);
-    return positions * (in * out * std::max(tiles, weight_cost) + 10 * tiles * (in + out));
+    return positions * (in * out * weight(tiles) + 10 * tiles * (in + out));
   }
 };
 
 /// Estimates the work. A depth axis counts as more images, and its kernel size as more channels.
-Estimate estimate_of(const Window& w, double weight_cost, double direct_speed) {
+Estimate estimate_of(const Window& w, double direct_speed, bool is_float) {
   size_t height = w.out.size() - 2;
   double in = guessed(w.channels_in, 64), images = guessed(w.batch, 1);
   if (height > 0) in *= guessed(w.kernel[0], 3), images *= guessed(w.out[0], 8);
-  return {images,      guessed(w.out[height], 512), guessed(w.out[height + 1], 512),
-          in,          guessed(w.channels_out, 64), weight_cost,
-          direct_speed};
+  return {images,  guessed(w.out[height], 512), guessed(w.out[height + 1], 512),
+          in,      guessed(w.channels_out, 64), direct_speed,
+          is_float};
 }
 
 std::vector<AssumedSize> sizes_of(const Window& w, const Estimate& e) {
@@ -103,7 +107,7 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   int largest = is_float ? 4 : largest_exact_tile(max_x, weights);
   if (largest == 0) return no("sums of these integers could leave the bits that stay exact");
   bool is_narrow = direct.direct == DType::bf16 || direct.direct == DType::u8;  // multiplied at twice the speed
-  Estimate e = estimate_of(w, is_float ? 10.0 : 8.0, is_narrow ? 2 : 1);
+  Estimate e = estimate_of(w, is_narrow ? 2 : 1, is_float);
   std::vector<Candidate> candidates{{.name = "direct", .estimate = 0.9 * e.direct()}};
   for (int side : {2, 4}) {
     if (side <= largest) candidates.push_back({.name = cat("winograd", side), .estimate = e.tiled(side)});
