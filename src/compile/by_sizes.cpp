@@ -92,8 +92,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     auto found = std::ranges::find_if(variant.made, is_refuted);
     return found == variant.made.end() ? nullptr : &*found;
   }
-  /// Returns the variant for the sizes of these inputs, and for answers that earlier tries of this run gave; null if
-  /// there is none.
+  /// Returns the variant for the sizes of these inputs and for answers of earlier tries; null if there is none.
   std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options,
                                              const std::map<std::string, bool>& answers) const {
     SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
@@ -154,8 +153,7 @@ class BySizesContext final : public Context {
     use(program_->likely());
   }
 
-  /// Tries variants until one fits. Sizes that the run computes are unknown before it, so each try may refute a decision
-  /// about them.
+  /// Tries variants until one fits. Each try may refute a decision about sizes that the run computes.
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& given) override {
     RunOptions options = given;
     bool may_repeat = true;  // false: the refused run may have overwritten an input

@@ -197,6 +197,20 @@ def test_sizes_that_the_run_computes_broadcast(name, device):
             check(compiled, source, np.array(x, np.float32), np.array(y, np.int64 if "int64[2] s" in text else np.float32))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_carried_value_is_larger_after_a_trip(device):
+    """The buffers that change places after a trip have different sizes. Runs repeat with each size."""
+    source = model("""main (int64 t, bool c, float[n, 3] x, float[20000, 3] k) => (float y) {
+      y = Loop(t, c, x) < body = body (int64 i, bool go, float[m, 3] before) => (bool on, float[20000, 3] after) {
+        on = Identity(go) s = ReduceMean <axes = [0]> (before) a = Add(s, k) after = Tanh(a) } >
+    }""")
+    compiled = weft.compile(source, device=device)
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    for n, trips in (1, 1), (1, 1), (1, 2), (1, 3), (30000, 2), (2, 3), (1, 3):
+        feeds = {"t": np.array(trips), "c": np.array(True), "x": array(n, 3), "k": array(20000, 3)}
+        np.testing.assert_allclose(compiled.run(feeds)["y"], session.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_counts_that_do_not_broadcast_are_refused():
     compiled = weft.compile(model(COMPUTED["two counts"][0]), device="cpu")
     for x, y in ([1, 2], [1, 2, 3]), ([1, 2, 3], [1, 2]):
