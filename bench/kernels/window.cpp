@@ -81,7 +81,7 @@ void bench_pool(const Case& c) {
   report("max pool", c,
          best_rate(flop,
                    [&] {
-                     pool(
+                     pool<native_lanes, true>(
                          Launch<>{nullptr, 0, all}, p, -__builtin_inff(),
                          [&](i64 at, auto lanes) WEFT_LAMBDA { return load<native_lanes>(from + at, lanes); },
                          [](auto a, auto b) WEFT_LAMBDA { return pool_max(a, b); },

@@ -13,10 +13,12 @@
 #include "frontends/onnx/file/model.h"
 #include "runtime/bind.h"
 #include "runtime/saved.h"
+#include "runtime/sharing.h"
 
 namespace weft {
 namespace {
 
+constexpr int max_tries = 16;               // of one run
 constexpr size_t max_variants = 32;         // kept for each model
 constexpr size_t max_variant_contexts = 4;  // kept in each context; each variant has its own working memory
 
@@ -81,22 +83,31 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   bool may_run_again() const { return options_.donate.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
-  /// Returns the variant for the sizes of these inputs; null if there is none.
-  std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options) const {
+  /// Returns the decision about sizes that the run computes which this error refutes; null if there is none.
+  const onnx::SizeDecision* refuted(const Variant& variant, const Error& error, std::span<const Tensor> inputs) const {
+    SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
+    auto is_refuted = [&](const onnx::SizeDecision& made) {
+      return error.info().what.find(cat(onnx::assumption(made), ": ")) != std::string::npos && !holds(made, sizes);
+    };
+    auto found = std::ranges::find_if(variant.made, is_refuted);
+    return found == variant.made.end() ? nullptr : &*found;
+  }
+  /// Returns the variant for the sizes of these inputs and for answers of earlier tries; null if there is none.
+  std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options,
+                                             const std::map<std::string, bool>& answers) const {
     SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
     std::shared_ptr<const Variant> variant = likely_;
-    for (std::map<std::string, bool> known;;) {
-      size_t before = known.size();
+    for (std::map<std::string, bool> known = answers;;) {
       bool fits = true;
       for (const auto& made : variant->made) {
-        auto answer = holds(made, sizes);
-        if (answer) known[onnx::to_string(made)] = *answer;
-        fits = fits && answer.value_or(made.holds) == made.holds;
+        std::string text = onnx::to_string(made);
+        if (auto answer = holds(made, sizes)) known[text] = *answer;
+        fits = fits && (!known.contains(text) || known[text] == made.holds);
       }
       if (fits) return variant;
-      if (known.size() == before) return nullptr;
-      variant = variant_of(known, options);
-      if (!variant->program) return nullptr;
+      auto next = variant_of(known, options);
+      if (!next->program || next == variant) return nullptr;
+      variant = std::move(next);
     }
   }
 
@@ -142,16 +153,38 @@ class BySizesContext final : public Context {
     use(program_->likely());
   }
 
-  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) override {
-    try {
-      return contexts_.back().second->run(inputs, options);
-    } catch (const Error& error) {
-      if (error.info().code != "E312" || !program_->may_run_again()) throw;
-      auto other = program_->variant_for(inputs, options);
-      if (!other || other == contexts_.back().first) throw;
-      use(std::move(other));
+  /// Tries variants until one fits. Each try may refute a decision about sizes that the run computes.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& given) override {
+    RunOptions options = given;
+    bool may_repeat = true;  // false: the refused run may have overwritten an input
+    auto keep_apart = [&](std::span<const std::byte> memory) {
+      for (const Tensor& input : inputs) may_repeat = may_repeat && !overlap(input.data, memory);
+    };
+    for (std::span<const std::byte> memory : options.output_memory) keep_apart(memory);
+    if (given.allocate_output) {
+      options.allocate_output = [&](size_t output, std::span<const int64_t> dims, size_t bytes) {
+        std::byte* memory = given.allocate_output(output, dims, bytes);
+        keep_apart({memory, memory ? bytes : 0});
+        return memory;
+      };
     }
-    return contexts_.back().second->run(inputs, options);
+    std::map<std::string, bool> answers;
+    for (int tries = 0;; ++tries) {
+      std::shared_ptr<const Variant> variant = contexts_.back().first;
+      try {
+        return contexts_.back().second->run(inputs, options);
+      } catch (const Error& error) {
+        if (error.info().code != "E312" || !program_->may_run_again() || tries == max_tries) throw;
+        if (const onnx::SizeDecision* made = program_->refuted(*variant, error, inputs)) {
+          if (!may_repeat) throw;
+          answers[onnx::to_string(*made)] = !made->holds;
+        }
+        auto other = program_->variant_for(inputs, options, answers);
+        if (!other || other == variant) throw;
+        if (options.profile) options.profile->clear();
+        use(std::move(other));
+      }
+    }
   }
 
   int64_t memory_bytes() const override { return contexts_.back().second->memory_bytes(); }

@@ -6,7 +6,8 @@
 #include "frontends/onnx/import/import.h"
 
 /// Models in which a size determines the rank of a value (Squeeze without axes, an If with branches of different rank).
-/// A program is valid for one outcome of each SizeDecision; for other outcomes, a run compiles the model again.
+/// A program is valid for one outcome of each SizeDecision; for other outcomes, a run compiles the model again. Before
+/// the run, if the inputs' sizes tell the outcome, else once a guard has failed in the run, which then begins again.
 namespace weft {
 
 /// Returns an executable that runs `first`, the program for `decisions`. For sizes that lead to other decisions, the

@@ -3,6 +3,7 @@
 /// Pooling over windows, channels last, 1 to 3 spatial dimensions, vectors along the channels. Lambdas define the
 /// elements and how they are combined, so max, average and Lp pooling share one template.
 #include "device.h"
+#include "math.h"
 #include "row.h"
 #include "tasks.h"
 #include "vec.h"
@@ -10,10 +11,14 @@
 
 namespace weft::kernel {
 
-/// Returns the larger of a and b for max pooling; a NaN in b is ignored, like in ONNX Runtime.
+/// Returns the larger of a and b in one instruction, which may lose a NaN.
 template <class V>
 WEFT_INLINE V pool_max(V a, V b) {
+#ifdef WEFT_CPU
   return select(b > a, b, a);
+#else
+  return __builtin_elementwise_max(a, b);
+#endif
 }
 
 /// The sizes of a pool: its windows, and how much padding an average counts.
@@ -72,17 +77,27 @@ WEFT_INLINE void for_taps(const ConvSizes& s, const PoolWindow& window, i64 pixe
 
 /// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, W>` reads the input
 /// ([batch][spatial][pixel]), `combine(acc, x)` adds an element, beginning with `init`; `store(row, channel, Vec<Acc,
-/// W>, count, lanes)` takes the result and the number of taps for an average. No scratch.
-template <int W, class Acc, class L, class Load, class Combine, class Store>
+/// W>, count, lanes)` takes the result and the number of taps for an average. With `notes_nan`, a window with a NaN gives
+/// NaN whatever `combine` does. No scratch.
+template <int W, bool notes_nan = false, class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
+  using V = Vec<Acc, W>;
+  using I = IntLike<V>;
+  const auto bits = [](V v) WEFT_LAMBDA { return __builtin_bit_cast(I, v); };
   const ConvSizes& s = p.window;
   for_pixels<W>(launch, s, s.channels_in, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
     const PoolWindow window = pool_window(p, at);
     each([&](i64 channel, auto lanes) WEFT_LAMBDA {
-      Vec<Acc, W> acc = splat<Acc, W>(init);
-      const auto add = [&](i64 tap) WEFT_LAMBDA { acc = combine(acc, load(tap + channel, lanes)); };
+      V acc = splat<Acc, W>(init);
+      I most{};  // the greatest bits without a sign: those of a NaN are above infinity's; comparing floats is slower
+      const auto add = [&](i64 tap) WEFT_LAMBDA {
+        const V x = load(tap + channel, lanes);
+        acc = combine(acc, x);
+        if constexpr (notes_nan) most = __builtin_elementwise_max(most, I(bits(x) & ~bits(constant<V>(-0.0))));
+      };
       for_taps(s, window, s.pixel, lanes, add);
+      if constexpr (notes_nan) acc = select(most > bits(infinity<V>()), __builtin_bit_cast(V, most), acc);
       store(row, channel, acc, window.count, lanes);
     });
   });

@@ -127,8 +127,7 @@ void KernelBuilder::check_types(const PlanDraft& plan) const {
 
 PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
   check_types(plan);
-  std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
-  PlanKernel kernel{.name = name,
+  PlanKernel kernel{.name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6)),
                     .code = {},
                     .threads = threads_,
                     .shared_bytes = shared_bytes_,
@@ -136,7 +135,8 @@ PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
                     .cluster = cluster_,
                     .kind = kind_,
                     .notes_faults = notes_faults_};
-  LaunchStep launch{.kernel = plan.kernel_id(std::move(kernel), [&] { return text(name); })};
+  auto code = [&](const std::string& name) { return text(name); };
+  LaunchStep launch{.kernel = plan.kernel_names.find_or_add(plan.kernels, std::move(kernel), code)};
   if (blocks_) launch.blocks = *blocks_;
   PlanStep step{.action = std::move(launch)};
   for (const Argument& argument : buffers_) {

@@ -22,21 +22,37 @@ std::string converted(const std::string& text, DType from, DType to);
 /// True for types with several elements per byte. Operands of these types are unpacked, except a BlockDot's weights.
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
+/// The kernels of a plan by name. A name ends in a short hash of the code, so two kernels may want the same name.
+class KernelNames {
+ public:
+  explicit KernelNames(const Table<PlanKernel>& kernels = {}) {
+    for (KernelId id : kernels.ids()) ids_[kernels[id].name] = id;
+  }
+  /// Returns the kernel that equals this one with the source `code(name)`. If there is none, adds it; a number follows
+  /// its name if another kernel has that name.
+  template <class Code>
+  KernelId find_or_add(Table<PlanKernel>& kernels, PlanKernel kernel, const Code& code) {
+    const std::string name = kernel.name;
+    for (int number = 2;; ++number) {
+      kernel.code = code(kernel.name);
+      auto [entry, is_new] = ids_.try_emplace(kernel.name, kernels.end_id());
+      if (is_new) return kernels.add(std::move(kernel));
+      if (kernels[entry->second] == kernel) return entry->second;
+      kernel.name = cat(name, "_", number);
+    }
+  }
+
+ private:
+  std::unordered_map<std::string, KernelId> ids_;
+};
+
 /// A plan under construction, with tables that find equal kernels and sizes.
 struct PlanDraft : Plan {
-  /// Returns the kernel with this name; if there is none, adds it with the source from `code`.
-  template <class Code>
-  KernelId kernel_id(PlanKernel kernel, const Code& code) {
-    auto [entry, is_new] = kernel_ids_.try_emplace(kernel.name, kernels.end_id());
-    if (!is_new) return entry->second;
-    kernel.code = code();
-    return kernels.add(std::move(kernel));
-  }
+  KernelNames kernel_names;
   /// Returns the id of a size in Plan::sizes; adds the size if it is new.
   SizeId size_id(const Dim& dim);
 
  private:
-  std::unordered_map<std::string, KernelId> kernel_ids_;
   std::unordered_map<std::string, std::vector<SizeId>> size_ids_;  // key: the size as text
 };
 

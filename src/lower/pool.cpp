@@ -31,17 +31,11 @@ std::string acc_text(const Pool& op, DType acc) {
   return cat("lowest<", type, ">()");
 }
 
-/// Returns the expression that combines two elements; for Lp the elements are already raised to the power p. A GPU has
-/// an instruction that ignores NaN like pool_max, for two lanes of 16 bits.
-const char* combine_text(PoolFn fn, bool on_gpu) {
-  return fn != PoolFn::max ? "a + b" : on_gpu ? "__builtin_elementwise_max(a, b)" : "pool_max(a, b)";
-}
-
 std::string power_text(const std::string& x, const std::string& type, double exponent) {
   return cat("fn::op_pow(", x, ", splat<", type, ", W>(", type, "(", exponent, ")))");
 }
 
-/// Returns the expression of an element before combine_text: for Lp, the power of the element x.
+/// Returns the expression of an element before it is combined with others: for Lp, the power of the element x.
 std::string element_text(const Pool& op, const std::string& type) {
   if (op.fn != PoolFn::lp) return "x";
   if (op.p == 1) return "fn::op_abs(x)";
@@ -120,10 +114,12 @@ void lower_pool(Lowering& lowering, const Region& region) {
   PoolKernel k = begin_kernel(lowering, i);
   KernelBuilder& kernel = k.kernel;
   std::string type = kernel_type(k.acc);
-  kernel.line("pool<W>(WEFT_LAUNCH, p, ", acc_text(op, k.acc), ",");
+  bool notes_nan = op.fn == PoolFn::max && is_float(k.acc);
+  kernel.line(notes_nan ? "pool<W, true>" : "pool<W>", "(WEFT_LAUNCH, p, ", acc_text(op, k.acc), ",");
   kernel.line("    [&](i64 at, auto lanes) WEFT_LAMBDA { const auto x = read(at, lanes); return ",
               element_text(op, type), "; },");
-  kernel.line("    [](auto a, auto b) WEFT_LAMBDA { return ", combine_text(op.fn, lowering.on_gpu()), "; },");
+  kernel.line("    [](auto a, auto b) WEFT_LAMBDA { return ", op.fn == PoolFn::max ? "pool_max(a, b)" : "a + b",
+              "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto sum, [[maybe_unused]] i64 count, auto "
       "lanes) WEFT_LAMBDA {");

@@ -66,10 +66,13 @@ std::string axis_text(Lowering& lowering, KernelBuilder& kernel, const Instructi
                       const Dim& taps) {
   const auto& op = *i.as<Resize>();
   auto [scale, start, end] = factors(lowering, kernel, i, axis);
+  std::string in = kernel.size(x.dims[axis]), out = kernel.size(op.dims[axis]);
+  std::string doubled = op.mode == ResizeMode::nearest ? cat(" || ", out, " == 2 * ", in) : "";
+  if (op.snaps) scale = cat("(", out, " == ", in, doubled, " ? 0 : ", scale, ")");
   return cat("{ResizeMode::", enum_name(op.mode), ", ResizeCoordinates::", enum_name(op.coordinates),
              ", ResizeRounding::", enum_name(op.nearest), ", ", op.exclude_outside, ", ", op.antialias, ", ",
-             number_text(DType::f64, op.cubic_a), ", ", scale, ", ", start, ", ", end, ", ", kernel.size(x.dims[axis]),
-             ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ", kernel.size(taps), "}");
+             number_text(DType::f64, op.cubic_a), ", ", scale, ", ", start, ", ", end, ", ", in, ", ", out, ", ",
+             kernel.size(x.strides[axis]), ", ", kernel.size(taps), "}");
 }
 
 /// Adds the kernel that computes an axis's table; it runs when the program is loaded if the sizes are constant.

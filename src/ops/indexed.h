@@ -95,7 +95,8 @@ enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floo
 std::span<const std::string_view> names(ResizeNearest);
 
 /// ONNX Resize over all axes to sizes `dims`. scales[a] is the scale of coordinates along axis a; 0 means dims[a] / x's
-/// size. roi (all starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a
+/// size. With `snaps`, it is 1 where the size is kept and, for nearest, 2 where it is doubled, whatever scales[a] is
+/// (torch). roi (all starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a
 /// second operand f64[3, rank] replaces them: the scales, starts and ends of all axes.
 struct Resize {
   static constexpr std::string_view name = "resize";
@@ -109,6 +110,7 @@ struct Resize {
   bool antialias = false;
   double extrapolation = 0;
   std::vector<double> roi = {};
+  bool snaps = false;
   static auto fields() {
     return std::tuple{Field{"dims", &Resize::dims},
                       Field{"scales", &Resize::scales},
@@ -119,7 +121,8 @@ struct Resize {
                       Field{"exclude_outside", &Resize::exclude_outside},
                       Field{"antialias", &Resize::antialias},
                       Field{"extrapolation", &Resize::extrapolation},
-                      Field{"roi", &Resize::roi}};
+                      Field{"roi", &Resize::roi},
+                      Field{"snaps", &Resize::snaps}};
   }
   Types infer(Operands in) const;
   std::vector<Wide> evaluate(std::span<const Wide> in) const;

@@ -176,10 +176,10 @@ std::vector<Wide> ArgReduce::evaluate(std::span<const Wide> in) const {
       auto value = [&](int64_t i) { return values[rows.start(r) + i * rows.inner]; };
       int64_t best = 0;
       for (int64_t i = 1; i < rows.size; ++i) {
-        bool better =
-            largest ? reference::less(x.dtype, value(best), value(i)) : reference::less(x.dtype, value(i), value(best));
-        bool equal = value(i) == value(best);
-        if (better || (equal && last)) best = i;
+        T a = value(best), b = value(i);
+        bool is_level = a == b || (a != a && b != b), has_nan = a != a || b != b;  // NaN is best
+        bool better = largest ? reference::less(x.dtype, a, b) : reference::less(x.dtype, b, a);
+        if (is_level ? last : has_nan ? a == a : better) best = i;
       }
       out.push_back(best);
     }

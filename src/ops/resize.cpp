@@ -169,7 +169,9 @@ std::vector<Wide> Resize::evaluate(std::span<const Wide> in) const {
   }
   for (size_t a = 0; a < dims.size(); ++a) {
     int64_t size = x.dims[a], result = dims[a].value();
-    double scale = factors[a] > 0 ? factors[a] : static_cast<double>(result) / static_cast<double>(size);
+    bool is_ratio =
+        factors[a] <= 0 || (snaps && (result == size || (mode == ResizeMode::nearest && result == 2 * size)));
+    double scale = is_ratio ? static_cast<double>(result) / static_cast<double>(size) : factors[a];
     if (size == result && scale == 1 && !is_crop) continue;
     Axis axis{*this, size, result, scale, region[a], region[a + dims.size()]};
     x = with_elements(x, [&]<class T>(std::span<const T>) {

@@ -93,20 +93,19 @@ std::optional<Scores> match_masked(Module& module, Value value, int depth = 4) {
       scores->mask = reshaped_mask(module, *scores->mask, value.def->inputs[0].dims(), value.dims());
     return scores;
   }
-  /// Adds a mask, or a bool mask that sets scores to `hidden`. Both kinds are joined by adding if that hides as much.
+  /// Adds a mask, or a bool mask that sets scores to `hidden`. Both kinds are joined to one that is added, if `hidden` is
+  /// so low that a score added to it does not count.
   auto with = [&](std::optional<Scores> scores, Value mask, double hidden = 0) -> std::optional<Scores> {
     auto is_bool = [](Value m) { return m.dtype() == DType::boolean; };
-    auto added = [&](Value m, double low) {
-      auto number = [&](double x) { return constant(module, value.dtype(), x); };
-      return is_bool(m) ? apply(module, Fn::select, {m, number(0), number(low)}) : m;
-    };
+    auto number = [&](double x) { return constant(module, value.dtype(), x); };
     bool are_alike = scores->mask && is_bool(mask) == is_bool(*scores->mask);
     if (are_alike && is_bool(mask) && hidden != scores->hidden) return std::nullopt;
     if (are_alike) mask = apply(module, is_bool(mask) ? Fn::logical_and : Fn::add, {*scores->mask, mask});
     if (scores->mask && !are_alike) {
       double low = is_bool(mask) ? hidden : scores->hidden;
       if (low > as_good_as_minus_infinity) return std::nullopt;
-      mask = apply(module, Fn::add, {added(*scores->mask, low), added(mask, low)});
+      if (is_bool(mask)) mask = apply(module, Fn::select, {mask, *scores->mask, number(low)});
+      else mask = apply(module, Fn::add, {apply(module, Fn::select, {*scores->mask, number(0), number(low)}), mask});
     }
     scores->mask = mask;
     scores->hidden = is_bool(mask) ? hidden : -INFINITY;

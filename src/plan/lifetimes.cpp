@@ -29,7 +29,7 @@ void mark_dynamic(Plan& plan) {
   }
 }
 
-/// If the buffers of a swap have different kinds, makes both dynamic.
+/// If the buffers of a swap have different kinds or sizes, makes both dynamic.
 void mark_swapped(Plan& plan) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -37,7 +37,7 @@ void mark_swapped(Plan& plan) {
       if (!step.is<SwapStep>()) continue;
       for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
         PlanBuffer &a = plan.buffers[step.buffers[i]], &b = plan.buffers[step.buffers[i + 1]];
-        if (a.kind == b.kind) continue;
+        if (a.kind == b.kind && (a.kind != BufferKind::arena || a.bytes == b.bytes)) continue;
         a.kind = b.kind = BufferKind::dynamic;
         changed = true;
       }

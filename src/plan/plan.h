@@ -87,6 +87,7 @@ struct PlanKernel {
   int cluster = 1;       ///< GPU: blocks that run together and read each other's shared memory (NVIDIA from sm_90)
   KernelKind kind = KernelKind::own;
   bool notes_faults = false;  ///< may report an error, such as an index out of range, in the launch's KernelFault
+  bool operator==(const PlanKernel&) const = default;
 };
 
 /// The value of a run-time symbol: an element of a buffer, or an expression over symbols with known values.

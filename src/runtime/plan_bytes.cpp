@@ -461,6 +461,10 @@ void check_action(const SwapStep&, const PlanStep& step, const Plan& plan) {
   };
   expect(step.buffers.size() % 2 == 0, "a swap misses a buffer");
   expect(std::ranges::all_of(step.buffers, is_working), "a swap moves what is not working memory");
+  for (size_t i = 0; i < step.buffers.size(); i += 2) {
+    const PlanBuffer &a = plan.buffers[step.buffers[i]], &b = plan.buffers[step.buffers[i + 1]];
+    expect(a.kind == BufferKind::dynamic || a.bytes == b.bytes, "a swap moves memory of another size");
+  }
 }
 
 void check_action(const GrowStep&, const PlanStep& step, const Plan& plan) {

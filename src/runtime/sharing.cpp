@@ -7,7 +7,7 @@
 
 namespace weft {
 
-static bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 

@@ -6,6 +6,9 @@
 
 namespace weft {
 
+/// True if two ranges of memory have a byte in common.
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b);
+
 /// Returns the numbers of the inputs to copy before output `index` is written to `memory`: those that overlap `memory`,
 /// except an input that the plan lets the output overwrite.
 std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> inputs, size_t index,

@@ -502,3 +502,10 @@ def test_embeddings_of_bytes(segments):
     tables = [table(10, 16), table(6, 16), table(2, 16) if segments else None, table(16), table(16)]
     for mask in None, i32([1, 1, 0], [1, 1, 1]):
         judge("QEmbedLayerNormalization", [ids, parts, *tables, mask, *steps, *zeros], {"epsilon": 1e-5}, outputs=["y", "counts"], tolerance=1e-4)
+
+
+def test_a_skip_larger_than_its_input_is_refused():
+    model, _ = model_of("SkipLayerNormalization", [floats(1, 3, 4), floats(2, 3, 4), floats(4)], ["y"], {})
+    for device in "ref", "cpu":
+        with pytest.raises(weft.Error, match="SkipLayerNormalization"):
+            weft.compile(model, device=device)

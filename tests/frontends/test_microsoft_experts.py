@@ -139,5 +139,18 @@ def test_quantised_experts(width, block, zeros):
     weights = [2, 3, 5, 6] + ([11, 12] if zeros else [])
     while inputs[-1] is None:
         inputs.pop()
-    rounds_activations = width == 8 and block  # onnxruntime then rounds activations to 8 bits
-    judge("QMoE", inputs, attributes, constants=weights, tolerance=0.3 if rounds_activations else 1e-4)
+    if width == 4 or not block:
+        return judge("QMoE", inputs, attributes, constants=weights, tolerance=1e-4)
+    # With blocks of 8-bit weights, onnxruntime rounds the activations to 8 bits. The definition does not.
+    model, feed = model_of("QMoE", inputs, ["y"], attributes, weights)
+    middle = [points[layer] if zeros else np.full(inputs[3 * layer + 3].shape, 128) for layer in (0, 1)]
+    up, down = ((inputs[at].astype(np.float64) - np.repeat(zero, block, -1)) * np.repeat(inputs[at + 1], block, -1)
+                for at, zero in zip((2, 5), middle))
+    wanted = np.zeros((tokens, HIDDEN))
+    for token, (x, scores) in enumerate(zip(inputs[0], inputs[1])):
+        chosen = np.argsort(-scores)[:2]
+        for expert, share in zip(chosen, np.exp(scores[chosen]) / np.exp(scores[chosen]).sum()):
+            gate, linear = (up[expert] @ x).reshape(-1, 2).T
+            wanted[token] += share * (down[expert] @ (gate / (1 + np.exp(-gate)) * linear))
+    for device in "ref", "cpu":
+        np.testing.assert_allclose(weft.compile(model, device=device).run(feed)["y"], wanted, 1e-4, 1e-4 * np.abs(wanted).max())

@@ -160,6 +160,76 @@ def test_open_sizes_broadcast(name, device):
             check(compiled, source, *(array(*dims) for dims in run))
 
 
+# The same for sizes that the run computes.
+HEAD = "main (float[n] x, float[m] y) => (float z) <float o = {0}, int64[1] one = {1}, int64[1] nil = {0}, int64[1] two = {2}>"
+CHOSEN = HEAD + " { c = Greater(x, o) a = Compress <axis = 0> (x, c) d = Greater(y, o) b = Compress <axis = 0> (y, d) "
+COMPUTED = {
+    "two counts": (CHOSEN + "z = Add(a, b) }", [([1, 0, 2], [0, 3, 4]), ([1, 0, 0], [1, 2, 3]), ([1, 2, 3], [0, 1]), ([0, 0], [1])]),
+    "a count and an input": (CHOSEN + "z = Mul(a, y) }", [([1, 2, 3], [4, 5, 6]), ([1, 2], [3]), ([1, 0], [3, 4]), ([1], [1])]),
+    "a count and a number": (CHOSEN + "t = Expand(o, two) z = Add(a, t) }", [([1, 2], [1]), ([0, 5], [1])]),
+    "pairs": (CHOSEN + "u = Unsqueeze(a, one) v = Unsqueeze(b, nil) z = Sub(u, v) }", [([1, 2], [3]), ([1], [3, 4]), ([0], [1])]),
+    "Where": (CHOSEN + "z = Where(c, y, x) }", [([1, 0], [3, 4]), ([1, 0], [3]), ([1], [3, 4])]),
+    "Where of counts": (CHOSEN + "e = Less(b, x) z = Where(e, x, b) }", [([1, 5], [3, 4]), ([1, 5], [3, 0]), ([1], [3, 4])]),
+    "Expand to a count": (CHOSEN + "r = Shape(b) s = Concat <axis = 0> (two, r) z = Expand(a, s) }",
+                          [([1, 2], [3, 4]), ([1, 0], [3, 4]), ([1, 2], [0, 4]), ([1], [1]), ([1], [0])]),
+    "rows": (CHOSEN + "u = Unsqueeze(a, one) v = Unsqueeze(b, one) p = Expand(v, two) z = Mul(u, p) }",
+             [([1, 2], [3, 4]), ([1], [3, 4]), ([1, 2], [4])]),
+    "two counts twice": (CHOSEN + "t = Add(a, b) e = Mul(t, a) z = Sub(b, e) }", [([1, 2], [3, 4]), ([1], [3, 4]), ([1, 2], [4])]),
+    "values of an input": ("main (float[n] x, int64[2] s) => (float z) { z = Expand(x, s) }",
+                           [([1, 2, 3], [2, 3]), ([1], [2, 3]), ([1, 2, 3], [2, 1]), ([1], [0, 1])]),
+    "Range": ("main (float[n] x, int64[2] s) => (float z) <int64 o = {0}, int64 i = {1}> "
+              "{ l = ReduceMax <keepdims = 0> (s) r = Range(o, l, i) f = Cast <to = 1> (r) z = Add(f, x) }",
+              [([1, 2], [2, 0]), ([1, 2], [1, 0]), ([1], [3, 4])]),
+    "in a branch": (CHOSEN.replace("=> (float z)", "=> (float[k] z)") + """l = ReduceSum <keepdims = 0> (y) p = Greater(l, o)
+        z = If (p) < then_branch = then () => (float[q] t) { t = Add(a, b) }, else_branch = other () => (float[r] e) { e = Identity(a) } > }""",
+                    [([1, 2], [3, 4]), ([1, 2], [4]), ([1, 2], [-4, 1, 1]), ([1], [2, 3])]),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_sizes_that_the_run_computes_broadcast(name, device):
+    text, runs = COMPUTED[name]
+    source = model(text)
+    for order in 1, -1:
+        compiled = weft.compile(source, device=device)
+        for x, y in 2 * runs[::order]:
+            check(compiled, source, np.array(x, np.float32), np.array(y, np.int64 if "int64[2] s" in text else np.float32))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_carried_value_is_larger_after_a_trip(device):
+    """The buffers that change places after a trip have different sizes. Runs repeat with each size."""
+    source = model("""main (int64 t, bool c, float[n, 3] x, float[20000, 3] k) => (float y) {
+      y = Loop(t, c, x) < body = body (int64 i, bool go, float[m, 3] before) => (bool on, float[20000, 3] after) {
+        on = Identity(go) s = ReduceMean <axes = [0]> (before) a = Add(s, k) after = Tanh(a) } >
+    }""")
+    compiled = weft.compile(source, device=device)
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    for n, trips in (1, 1), (1, 1), (1, 2), (1, 3), (30000, 2), (2, 3), (1, 3):
+        feeds = {"t": np.array(trips), "c": np.array(True), "x": array(n, 3), "k": array(20000, 3)}
+        np.testing.assert_allclose(compiled.run(feeds)["y"], session.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_counts_that_do_not_broadcast_are_refused():
+    compiled = weft.compile(model(COMPUTED["two counts"][0]), device="cpu")
+    for x, y in ([1, 2], [1, 2, 3]), ([1, 2, 3], [1, 2]):
+        with pytest.raises(weft.Error, match=r"(?s)E312\]: add: \d is not \d.*\(Add\)"):
+            compiled(np.float32(x), np.float32(y))
+    assert compiled(np.float32([1, 2]), np.float32([0, 3])).tolist() == [4, 5]
+
+
+def test_a_refused_run_that_may_have_written_an_input_is_not_repeated():
+    """y is the memory of x; the sum needs another program, for which x may be lost."""
+    source = model("main (float[n] x, float[m] y) => (float[n] w, float z) <float o = {0}> "
+                   "{ w = Neg(x) c = Greater(x, o) a = Compress <axis = 0> (x, c) s = Add(a, y) z = ReduceSum <keepdims = 0> (s) }")
+    compiled = weft.compile(source, device="cpu")
+    x, y = np.float32([1, 0, 2]), np.float32([3])
+    with pytest.raises(weft.Error, match="E312"):
+        compiled.run({"x": x, "y": y}, out={"w": x})
+    assert compiled(np.float32([1, 0, 2]), y)[1] == 9
+
+
 def test_sizes_that_do_not_broadcast_are_refused():
     compiled = weft.compile(model("main " + BROADCASTS["Add"][0]), device="cpu")
     for _ in range(2):

@@ -17,14 +17,14 @@ f16, f32, f64 = np.float16, np.float32, np.float64
 INF = float("inf")
 
 
-def run(nodes, feeds, constants=None, opset=18):
-    """Returns y on the CPU; `nodes` are (operator, inputs, output, attributes)."""
+def run(nodes, feeds, constants=None, opset=18, device="cpu"):
+    """Returns y; `nodes` are (operator, inputs, output, attributes)."""
     ports = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
-    steps = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in nodes]
+    steps = [helper.make_node(op, ins.split() if isinstance(ins, str) else ins, [out], **attributes) for op, ins, out, attributes in nodes]
     fixed = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(steps, "special", ports, [helper.make_empty_tensor_value_info("y")], fixed)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
-    return weft.compile(model.SerializeToString(), device="cpu").run(feeds)["y"]
+    return weft.compile(model.SerializeToString(), device=device).run(feeds)["y"]
 
 
 @pytest.mark.parametrize(("op", "dtype", "c", "d", "x"), [
@@ -62,6 +62,65 @@ def test_clip_with_attributes(bounds):
     limits = np.finfo(f32)
     y = run([("Clip", "x", "y", bounds)], {"x": x}, opset=6)
     np.testing.assert_array_equal(y, np.clip(x, bounds.get("min", limits.min), bounds.get("max", limits.max)))
+
+
+def with_nan(rng, shape, dtype):
+    """Returns small whole numbers, some infinities, and some NaN of both signs."""
+    x, kind = rng.integers(-4, 5, shape).astype(dtype), rng.random(shape)
+    for low, value in ((0, np.nan), (0.03, -np.nan), (0.06, INF), (0.08, -INF)):
+        x[(kind >= low) & (kind < low + 0.02)] = value
+    return x
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("dtype", [f16, f32, f64])
+@pytest.mark.parametrize("seed", range(4))
+def test_largest_and_smallest_with_nan(seed, dtype, device):
+    """Answers are NumPy's and PyTorch's: NaN wins. (onnxruntime's depend on the order of the elements.)"""
+    rng = np.random.default_rng(seed)
+    x = with_nan(rng, (2, int(rng.integers(1, 40)), int(rng.integers(3, 9)), int(rng.integers(3, 70))), dtype)
+    kernel, strides, axis = rng.integers(1, 4, 2), rng.integers(1, 3, 2), int(rng.integers(4))
+    windows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(2, 3))[:, :, ::strides[0], ::strides[1]]
+    other, zero = with_nan(rng, x.shape, dtype), dtype(0)
+    wanted = {
+        "MaxPool": (windows.max((4, 5)), {"kernel_shape": kernel.tolist(), "strides": strides.tolist()}),
+        "GlobalMaxPool": (x.max((2, 3), keepdims=True), {}),
+        "ReduceMax": (x.max(axis, keepdims=True), {}), "ReduceMin": (x.min(axis, keepdims=True), {}),
+        "ArgMax": (x.argmax(axis), {"axis": axis, "keepdims": 0}), "ArgMin": (x.argmin(axis), {"axis": axis, "keepdims": 0}),
+        "Max": (np.maximum(x, other), {}), "Min": (np.minimum(x, other), {}), "Relu": (np.maximum(x, zero), {}),
+    }
+    for op, (answer, attributes) in wanted.items():
+        operands = {"Max": "x z", "Min": "x z", "ReduceMax": "x axes", "ReduceMin": "x axes"}.get(op, "x")
+        y = run([(op, operands, "y", attributes)], {"x": x, "z": other}, {"axes": np.array([axis])}, device=device)
+        np.testing.assert_array_equal(y, answer, err_msg=f"{op} {x.shape} {attributes}")
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("dtype", [f16, f32, f64, np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_after_bounds(seed, dtype, device):
+    """A missing bound is none; infinite bounds count; the upper one wins where they cross; a NaN bound gives NaN."""
+    rng = np.random.default_rng(seed)
+    if dtype in (f16, f32, f64):
+        x, ends = with_nan(rng, 67, dtype), [-INF, INF, 0, -0.0, 1, 3, -1, -3, 0.5, *[np.nan] * (seed % 3 == 0)]
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        x, ends = rng.integers(low, high, 67, dtype, endpoint=True), [low, high, 0, 1, 2, 5, low + 1, high - 1]
+        x[:20], x[20:22] = rng.integers(0, 8, 20), (low, high)
+    nodes, constants, y = [], {}, x
+    for step in range(count := int(rng.integers(1, 4))):
+        op, name = rng.choice(["Clip", "Clip", "Max", "Min"]), "y" if step + 1 == count else f"t{step}"
+        low, high = (None if rng.random() < 0.2 else np.array(rng.choice(np.array(ends, object)), dtype) for _ in range(2))
+        low, high = (None if op == "Min" else low), (None if op == "Max" else high)
+        if low is None and high is None and op != "Clip":
+            low = high = dtype(2)
+        y = y if low is None or op == "Min" else np.maximum(y, low)
+        y = y if high is None or op == "Max" else np.minimum(y, high)
+        operands = {"Clip": [low, high], "Max": [low], "Min": [high]}[op]
+        names = [f"c{step}{i}" for i in range(len(operands))]
+        constants |= {name: value for name, value in zip(names, operands) if value is not None}
+        nodes.append((op, [nodes[-1][2] if nodes else "x", *(name * (value is not None) for name, value in zip(names, operands))], name, {}))
+    np.testing.assert_array_equal(run(nodes, {"x": x}, constants, device=device), y, err_msg=f"{nodes} {constants}")
 
 
 def attention(scores, q, k, v):
@@ -128,4 +187,30 @@ def test_masks_meet(steps):
     seen = feeds["m"] & (feeds["n"] if "n" in steps else True)
     with np.errstate(invalid="ignore"):
         wanted = attention(lambda s: np.where(seen, s + (feeds["b"] if "+" in steps else 0), -INF), *(feeds[name] for name in "qkv"))
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("low", [-INF, -3.4028235e38, -1e30])
+@pytest.mark.parametrize("seed", range(12))
+def test_selecting_and_added_masks_both_hold(seed, low):
+    """Added masks hide keys too; in rows where each key is hidden, the later mask decides what remains."""
+    rng = np.random.default_rng(seed)
+    feeds = {name: rng.standard_normal((2, 2, n, 16)).astype(f32) for name, n in (("q", 5), ("k", 9), ("v", 9))}
+    nodes, last = [("Transpose", "k", "kt", {"perm": [0, 1, 3, 2]}), ("MatMul", "q kt", "s0", {})], "s0"
+    scores = np.einsum("bhqd,bhkd->bhqk", feeds["q"], feeds["k"])
+    kinds = [("Where", "Add"), ("Add", "Where"), ("Where", "Add", "Where"), ("Add", "Where", "Add")][seed % 4]
+    for step, op in enumerate(kinds, 1):
+        shown = rng.random([(9,), (5, 9), (2, 1, 1, 9), (2, 2, 5, 9)][rng.integers(4)]) < 0.6
+        shown[..., 2 * step - 2:2 * step] = False
+        hidden = rng.choice([low, -INF, -3e38], shown.shape)
+        feeds[f"m{step}"] = shown if op == "Where" else np.where(shown, rng.standard_normal(shown.shape), hidden).astype(f32)
+        mask, last, before = f"m{step}", f"s{step}", last
+        nodes.append((op, f"{mask} {before} low" if op == "Where" else f"{before} {mask}", last, {}))
+        with np.errstate(over="ignore"):
+            scores = np.where(shown, scores, f32(low)) if op == "Where" else scores + feeds[mask]
+    nodes += [("Softmax", last, "p", {"axis": -1}), ("MatMul", "p v", "y", {})]
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores.astype(f64) - scores.max(-1, keepdims=True))
+        wanted = e / e.sum(-1, keepdims=True) @ feeds["v"].astype(f64)
+    y = run(nodes, feeds, {"low": f32(low)})
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)

@@ -109,7 +109,7 @@ double pool_error(const ConvSizes& s, Kind kind) {
   const auto read = [&](i64 at, auto lanes) { return load<native_lanes>(x.data() + at, lanes); };
   run_split(tasks::window_tasks(s.rows(), s.out[2], channels, s.taps()), [&](const Launch<>& launch) {
     if (kind == Kind::max) {
-      pool<native_lanes>(
+      pool<native_lanes, true>(
           launch, p, -std::numeric_limits<f32>::infinity(), read, [](auto a, auto b) { return pool_max(a, b); },
           [&](i64 row, i64 c, auto v, i64, auto lanes) { store(y.data() + row * channels + c, v, lanes); });
     } else {

@@ -21,6 +21,7 @@ struct Settings {
   std::vector<std::string> types = {"f32"};
   double low = -2, high = 2;
   bool is_filled = false;  ///< the range also applies to integers
+  double nan_share = 0;    ///< the share of elements of floats that are NaN
   std::optional<double> tolerance;
 };
 
@@ -65,6 +66,8 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
     for (double& value : values)
       value = settings.low +
               (settings.high - settings.low) * std::min(static_cast<double>(random()) * 0x1p-64, 1 - 0x1p-53);
+    std::bernoulli_distribution is_nan(settings.nan_share);
+    for (double& value : values) value = is_nan(random) ? std::copysign(NAN, value) : value;
     return make_tensor(type, dims, values);
   }
   bool is_small = type == DType::boolean;
@@ -141,6 +144,8 @@ void read_setting(Settings& settings, std::string_view keyword, std::string_view
     settings.is_filled = true;
     fields::parse(list[0], settings.low, {});
     fields::parse(list[1], settings.high, {});
+  } else if (keyword == "nan" && list.size() == 1) {
+    fields::parse(list[0], settings.nan_share, {});
   } else if (keyword == "tolerance" && list.size() == 1) {
     fields::parse(list[0], settings.tolerance.emplace(), {});
   } else {

@@ -55,7 +55,12 @@ def masked_scores(d, scores, batch, queries, keys):
         seen = np.tril(np.ones((queries, keys), bool), keys - queries if keys >= queries else 0)
         seen[:, 0] = True
         low = d.random.choice((-1e9, -9999, -3.4e38, -np.inf))
+        added = d.array((queries, keys))
+        added[:, 1:][d.numbers.random((queries, keys - 1)) < 0.2] = low
+        before, after = d.chance(0.25), d.chance(0.25)  # an added mask, which hides keys too
+        scores = d.add("Add", scores, added) if before else scores
         scores = d.add("Where", d.weight(seen), scores, f32(low))
+        scores = d.add("Add", scores, added) if after else scores
         if d.chance(0.4):  # a second mask, which leaves a key to each query; with a finite number, a third hides whole rows
             seen = d.numbers.random((*batch[-1:], 1, keys)) < 0.7
             seen[..., 0] = True
@@ -82,7 +87,11 @@ def spelt_attention(d):
         k = d.add("Mul", k, f32(0.5))
     scores = d.add("MatMul", q, d.add("Transpose", k, perm=swapped))
     scores = d.add("Mul", scores, f32(0.25)) if d.random.random() < 0.5 else d.add("Div", scores, f32(2))
-    scores = masked_scores(d, scores, batch, queries, keys)
+    d.hides = True
+    try:
+        scores = masked_scores(d, scores, batch, queries, keys)
+    finally:
+        d.hides = False
     result = d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
     if result.shape != (*batch, queries, width):
         raise Skip
@@ -239,6 +248,28 @@ def with_its_first(d):
     if d.chance(0.3):
         y = d.add("Expand", d.input(y.shape[-1:]), d.add("Shape", y), exact=True)
     return y
+
+
+def chosen_meet(d):
+    """Returns an operator on rows that data choose, and on as many, on one, or on an input: a size that the run computes
+    is broadcast, or not."""
+    x = rows(d)
+    size = x.shape[0]
+    count = d.random.randint(1, size)
+
+    def chosen(n):
+        return d.add("Compress", x, d.given(np.array(d.random.sample([True] * n + [False] * (size - n), size))), axis=0, exact=True)
+
+    y = chosen(count)
+    how = d.random.choice(("as many", "one", "an input", "Expand", "MatMul"))
+    if how == "Expand":
+        return d.add("Expand", d.input((d.random.choice((1, count)), *x.shape[1:])), d.add("Shape", y), exact=True)
+    if how == "MatMul":
+        return d.add("MatMul", d.add("Unsqueeze", y, np.array([-1])), d.input((d.random.choice((1, count)), *[1] * (x.rank - 1), 1, 3)))
+    other = {"as many": lambda: chosen(count), "one": lambda: chosen(1),
+             "an input": lambda: d.input((d.random.choice((1, count)), *x.shape[1:]), x.dtype)}[how]()
+    y = d.add(d.random.choice(("Add", "Sub", "Mul", "Max")), *((y, other) if d.chance(0.5) else (other, y)), exact=True)
+    return d.add("Where", d.add("Less", y, other), y, other, exact=True) if d.chance(0.3) else y
 
 
 def positions(d):
@@ -500,7 +531,7 @@ def long_rows(d):
 ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, slice_by_size,
-    with_its_first, positions, every_position, conv_block,
+    with_its_first, chosen_meet, positions, every_position, conv_block,
     squeeze_excite, shuffled_channels, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, turned_sum, long_rows,
 ]

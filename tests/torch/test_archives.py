@@ -99,18 +99,37 @@ def test_pictures_are_resized_to_shares_of_open_sizes(options):
         torch.testing.assert_close(compiled(x), Resized()(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("mode", ["linear", "nearest", "nearest-exact", "bilinear", "nearest 2d", "trilinear"])
-@pytest.mark.parametrize("size, factor", [(3, 1.3), (5, 1.15), (9, 2.1), (5, 2.3)])
-def test_scales_that_keep_or_double_the_size(mode, size, factor):
-    """Linear modes copy elements then; `nearest` of pictures copies them or repeats each twice, although the factor is another one."""
+KEPT = ["linear", "nearest", "nearest-exact", "bilinear", "nearest 2d", "trilinear", "bilinear antialias", "bicubic antialias"]
 
+
+def resized(mode, factor):
     class Resized(torch.nn.Module):
         def forward(self, x):
-            return torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode.removesuffix(" 2d"))
+            return torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode.split()[0], antialias="antialias" in mode)
 
-    axes = {"bilinear": 2, "nearest 2d": 2, "trilinear": 3}.get(mode, 1)
+    return Resized(), 3 if mode == "trilinear" else 2 if mode[0] == "b" or "2d" in mode else 1
+
+
+@pytest.mark.parametrize("mode", KEPT)
+@pytest.mark.parametrize("size, factor", [(3, 1.3), (5, 1.15), (9, 2.1), (5, 2.3)])
+def test_scales_that_keep_or_double_the_size(mode, size, factor):
+    """Linear modes and antialiasing copy elements then; `nearest` of pictures copies them or repeats each twice, although the
+    factor is another one."""
+    module, axes = resized(mode, factor)
     x = torch.randn(1, 2, *[size] * axes)
-    compare(outputs_of(weft.compile(archive(exported(Resized(), (x,))), device="ref"), (x,)), Resized()(x))
+    compare(outputs_of(weft.compile(archive(exported(module, (x,))), device="ref"), (x,)), module(x))
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("mode", [*KEPT, "bicubic"])
+@pytest.mark.parametrize("factor", [1.05, 1.2, 1.25, 1.4, 1.5, 2.0, 2.2])
+def test_scales_that_keep_or_double_open_sizes(mode, factor, device):
+    module, axes = resized(mode, factor)
+    free = {2 + a: torch.export.Dim.AUTO for a in range(axes)}
+    compiled = weft.compile(archive(exported(module, (torch.randn(1, 2, *(6, 7, 8)[:axes]),), (free,))), device=device)
+    for size in (6, 7, 8), (2, 3, 4), (4, 3, 5), (3, 9, 3), (11, 4, 2):
+        x = torch.randn(1, 2, *size[:axes])
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("options", [dict(mode="bicubic"), dict(mode="bicubic", antialias=True), dict(mode="bilinear", align_corners=True)], ids=str)

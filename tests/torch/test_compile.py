@@ -475,6 +475,26 @@ def test_sums_in_both_orders_have_one_kernel():
     assert kernels(lambda a, b, r: ((a * r).relu(), (r * b).relu())) == kernels(lambda a, b, r: ((a * r).relu(), (b * r).relu()))
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "bilinear antialias", "linear", "trilinear"])
+@pytest.mark.parametrize("how", ["factor", "recomputed factor", "size", "size of another"])
+def test_resizes_of_open_sizes(mode, how):
+    def f(x, z):
+        options = {"mode": mode.split()[0], "antialias": "antialias" in mode}
+        if how == "factor":
+            return torch.nn.functional.interpolate(x, scale_factor=1.2, **options)
+        if how == "recomputed factor":
+            return torch.nn.functional.interpolate(x, scale_factor=1.2, recompute_scale_factor=True, **options)
+        size = [2 * n for n in x.shape[2:]] if how == "size" else z.shape[2:]
+        return torch.nn.functional.interpolate(x, size=size, **options)
+
+    torch._dynamo.reset()
+    fast = torch.compile(f, backend="weft", dynamic=True, options={"device": "cpu", "fullgraph": True})
+    rank = {"linear": 1, "trilinear": 3}.get(mode, 2)
+    for sizes in (6, 7, 5), (3, 4, 9), (4, 3, 3):
+        x, z = torch.randn(1, 2, *sizes[:rank]), torch.randn(1, 2, *(n + 3 for n in sizes[:rank]))
+        torch.testing.assert_close(fast(x, z), f(x, z), rtol=1e-4, atol=1e-4)
+
+
 def test_results_that_are_views_at_open_places():
     """torch.compile takes the offset and strides of such results from the tensors of the graph."""
 

@@ -513,6 +513,26 @@ TEST_CASE("gpu: a kernel that reads a buffer of which it writes a part does not 
   CHECK_FALSE(step_that_reads(BufferId(1)).writes_apart);
 }
 
+TEST_CASE("gpu: kernels that want the same name and differ in code or properties stay apart") {
+  Table<PlanKernel> kernels;
+  KernelNames names;
+  auto id_of = [&](const std::string& body, int shared_bytes = 0) {
+    auto code = [&](const std::string& name) { return cat(name, body); };
+    return names.find_or_add(kernels, {.name = "add_c0ffee", .code = {}, .shared_bytes = shared_bytes}, code);
+  };
+  KernelId first = id_of("(a)"), second = id_of("(b)"), third = id_of("(b)", 64);
+  CHECK(kernels.size() == 3);
+  CHECK(id_of("(a)") == first);
+  CHECK(id_of("(b)") == second);
+  CHECK(id_of("(b)", 64) == third);
+  CHECK(kernels[second].name == "add_c0ffee_2");
+  CHECK(kernels[third].code == "add_c0ffee_3(b)");
+  KernelNames later(kernels);
+  CHECK(later.find_or_add(kernels, {.name = "add_c0ffee", .code = {}},
+                          [](const std::string& name) { return cat(name, "(b)"); }) == second);
+  CHECK(kernels.size() == 3);
+}
+
 TEST_CASE("gpu: steps of a recurrence that write parts of one result stay apart from each other") {
   std::string text =
                   "program \"rnn\"\nmodule main {\n  %h0 = parameter {name=\"h\", type=f32[1,8,8]}\n"

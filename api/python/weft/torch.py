@@ -168,17 +168,32 @@ def _resizes() -> list[Any]:
     return [op for packet in packets for name in packet.overloads() if (op := getattr(packet, name)).py_kernels]
 
 
+def _with_sizes(op: Any) -> Callable[..., Any]:
+    """Returns a kernel for the overload `vec` of a resize that calls the plain overload; torch's own takes no open sizes."""
+    def run(x: torch.Tensor, sizes: Sequence[Any] | None, *rest: Any) -> Any:
+        *flags, factors = rest
+        if sizes is None:
+            sizes = [torch.sym_int(size * factor) for size, factor in zip(x.shape[2:], factors)]
+        return op.overloadpacket.default(x, sizes, *flags, *(factors or [None] * len(sizes)))
+
+    return run
+
+
 @contextlib.contextmanager
 def _whole_resizes() -> Iterator[None]:
     """Keeps resize operators whole while torch traces a graph."""
-    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    keys = (torch._C.DispatchKey.Autograd, composite)
     taken = [(op, {key: op.py_kernels.pop(key) for key in keys if key in op.py_kernels}) for op in _resizes()]
     try:
         for op, _ in taken:
             op._dispatch_cache.clear()
+            if op._overloadname == "vec":
+                op.py_kernels[composite] = _with_sizes(op)
         yield
     finally:
         for op, kernels in taken:
+            op.py_kernels.pop(composite, None)
             op.py_kernels.update(kernels)
             op._dispatch_cache.clear()
 

@@ -478,9 +478,15 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
   set_target(c, r, x.rank());
   // Where sizes are kept, torch copies elements along this axis, and nearest2d doubles them, whatever the factor is.
   bool is_nearest = mode == ResizeMode::nearest && !exact && x.rank() == 4;
-  for (int64_t a = 2; a < x.rank() && (is_nearest || (mode == ResizeMode::linear && !antialias)); ++a)
-    if (known_equal(r.op.dims[a], x.dims()[a]) || (is_nearest && known_equal(r.op.dims[a], x.dims()[a] * 2)))
-      r.op.scales[a] = 0;
+  for (int64_t a = 2; a < x.rank() && (is_nearest || antialias || mode == ResizeMode::linear); ++a) {
+    const Dim& from = x.dims()[a];
+    double& scale = r.op.scales[a];
+    for (int times = 1; times <= (is_nearest ? 2 : 1) && scale > 0; ++times) {
+      bool may_be = scale >= times && (scale - times) * static_cast<double>(from.lower_bound()) < 1;
+      if (known_equal(r.op.dims[a], from * times)) scale = 0;
+      else r.op.snaps |= may_be && !known_different(r.op.dims[a], from * times);
+    }
+  }
   r.op.mode = mode, r.op.antialias = antialias;
   r.op.exclude_outside = antialias;
   if (antialias) r.op.cubic_a = -0.5;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "lower/gpu/constant_sizes.h"
 #include "lower/gpu/products.h"
+#include "lower/kernel_builder.h"
 
 namespace weft {
 namespace {
@@ -47,7 +48,7 @@ bool launch_alike(const LaunchStep& a, const LaunchStep& b) {
 
 class Merger {
  public:
-  explicit Merger(Plan& plan) : plan_(plan) {}
+  explicit Merger(Plan& plan) : plan_(plan), names_(plan.kernels) {}
 
   void run() {
     PerStep<StepId> moved;  // new targets of jumps: for each old step and the end, the first step of its basic block
@@ -245,12 +246,12 @@ class Merger {
     }
     std::string code = with_constants(kernel.code, common), hash = to_string(hash128(code)).substr(0, 6);
     std::string name = cat(kernel.name, "_times_", sizes.size(), code == kernel.code ? "" : cat("_", hash));
-    kernel.code = cat(as_part(code, head(kernel, first), kernel.name), "WEFT_KERNEL_AHEAD(", name, ", ",
-                      sizes.size() * first.buffers.size(), ", ", kernel.threads, ") {\n  choose_part<", sizes.size(),
-                      ", ", first.buffers.size(), ", ", common.size(),
-                      ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
+    std::string part = as_part(code, head(kernel, first), kernel.name);
+    std::string body = cat(sizes.size() * first.buffers.size(), ", ", kernel.threads, ") {\n  choose_part<",
+                           sizes.size(), ", ", first.buffers.size(), ", ", common.size(),
+                           ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
     kernel.name = name;
-    return kernel_id(std::move(kernel));
+    return kernel_id(std::move(kernel), part, body);
   }
 
   /// Adds the launches, reads and writes of all members to `all`, whose sizes begin with the number of blocks of each
@@ -307,11 +308,8 @@ class Merger {
     std::string stem = pattern.substr(0, pattern.rfind('_'));
     std::string name =
         cat(stem, "_and_", members.size() - 1, "_more_", to_string(hash128(cat(code, body))).substr(0, 6));
-    launch_of(all).kernel =
-        kernel_id({.name = name,
-                   .code = cat(code, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", threads, ") {\n", body, "}\n"),
-                   .threads = threads,
-                   .notes_faults = notes_faults});
+    launch_of(all).kernel = kernel_id({.name = name, .code = {}, .threads = threads, .notes_faults = notes_faults},
+                                      code, cat(buffers, ", ", threads, ") {\n", body, "}\n"));
     all.reason = cat(first_of(group).reason, is_one_block ? "; one thread block for " : "; one launch for ",
                      members.size(), " kernels");
     return all;
@@ -350,13 +348,14 @@ class Merger {
     return SizeId(found - plan_.sizes.begin());
   }
 
-  KernelId kernel_id(PlanKernel kernel) {
-    auto found = std::ranges::find(plan_.kernels, kernel.name, &PlanKernel::name);
-    if (found == plan_.kernels.end()) found = plan_.kernels.insert(found, std::move(kernel));
-    return KernelId(found - plan_.kernels.begin());
+  /// Returns the id of a kernel whose source is `parts` and then an entry with this body.
+  KernelId kernel_id(PlanKernel kernel, const std::string& parts, const std::string& body) {
+    auto code = [&](const std::string& name) { return cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", body); };
+    return names_.find_or_add(plan_.kernels, std::move(kernel), code);
   }
 
   Plan& plan_;
+  KernelNames names_;
   std::vector<LaunchGroup> groups_;
   size_t first_ = 0;                                       // first group of the basic block
   std::map<std::string, std::set<std::string>> versions_;  // see takes_constants

@@ -237,11 +237,16 @@ std::string word(T value) {
 
 Names write(Out& out, const Instruction& i, const Resize& op) {
   if (i.inputs.size() > 1) refuse_export(out.source(), "the scales of a resize are computed");
+  if (op.snaps) refuse_export(out.source(), "a resize copies elements along an axis whose open size it keeps");
   Names inputs = {out.name(i.inputs[0]), ""};
   bool has_scales = std::ranges::any_of(op.scales, [](double x) { return x != 0 && x != 1; });
   if (!op.roi.empty()) inputs[1] = out.weight(make_tensor(DType::f32, {std::ssize(op.roi)}, op.roi));
   if (has_scales) {
     std::vector<double> scales = op.scales;
+    for (size_t a = 0; a < scales.size(); ++a) {
+      if (scales[a] == 0 && !known_equal(op.dims[a], i.inputs[0].dims()[a]))
+        refuse_export(out.source(), "a resize has sizes and scales");
+    }
     std::ranges::replace(scales, 0.0, 1.0);
     inputs.push_back(out.weight(make_tensor(DType::f32, {std::ssize(scales)}, scales)));
   } else {

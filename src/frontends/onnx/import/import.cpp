@@ -433,6 +433,10 @@ std::string to_string(const SizeDecision& decision) {
   return cat(decision.a, decision.kind == Guard::Kind::equal ? " == " : " <= ", decision.b);
 }
 
+std::string assumption(const SizeDecision& decision) {
+  return cat("compiled for sizes where ", decision, decision.holds ? "" : " does not hold");
+}
+
 bool Importer::decide(Module& module, SizeDecision decision, std::string_view what) {
   const auto& [kind, a, b, holds, decides_rank] = decision;
   bool is_equality = kind == Guard::Kind::equal;
@@ -443,7 +447,7 @@ bool Importer::decide(Module& module, SizeDecision decision, std::string_view wh
   auto is_same = [&](const SizeDecision& made) { return to_string(made) == text; };
   if (std::ranges::none_of(decisions_.made, is_same)) decisions_.made.push_back(decision);
   GuardCollector guards(module);
-  std::string why = cat(what, ": compiled for sizes where ", text, holds ? "" : " does not hold");
+  std::string why = cat(what, ": ", assumption(decision));
   if (is_equality && holds) require_equal(a, b, why);
   else if (is_equality) require_less_equal(1, max(a - b, b - a), why);
   else if (holds) require_less_equal(a, b, why);

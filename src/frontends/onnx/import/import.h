@@ -29,6 +29,8 @@ struct SizeDecision {
 };
 /// Returns the decision as text: "batch == 1", "n <= 4".
 std::string to_string(const SizeDecision& decision);
+/// Returns the words with which the guard of a decision names it.
+std::string assumption(const SizeDecision& decision);
 
 struct SizeDecisions {
   std::map<std::string, bool> given = {};  ///< outcomes that the caller gives, by the decision's text

@@ -442,7 +442,7 @@ Values quantized_embed_layer_normalization(Call& c) {
 }
 
 Values skip_normalization(Call& c, bool centred) {
-  Expr sum = arg(c, 0) + arg(c, 1);
+  Expr x = arg(c, 0), sum = x + broadcast(arg(c, 1), x.dims());
   size_t beta = centred ? 3 : 0, bias = centred ? 4 : 3;
   if (c.has_input(bias)) sum = sum + arg(c, bias);
   Expr y = normalized(sum, sum.rank() - 1, c.number("epsilon", 1e-12f), centred) * arg(c, 2);
