@@ -2,6 +2,7 @@
 // com.microsoft's attention operators. onnxruntime's exporters replace groups of nodes by these operators.
 
 #include <cmath>
+#include <limits>
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/ops/attention.h"
@@ -89,7 +90,7 @@ Heads heads_without_bias(Call& c, int64_t heads) {
   q = split_heads(c, q, heads);
   if (k.rank() == 5) return {q, part_of_packed(k, 0), part_of_packed(k, 1)};
   Expr v = arg(c, 2);
-  if (k.rank() == 4) return {q, k, v};
+  if (k.rank() == 4) return {q, with_heads(k, heads), with_heads(v, heads)};
   return {q, split_heads(c, k, heads), split_heads(c, v, heads)};
 }
 
@@ -135,7 +136,7 @@ struct Cached {
 
 Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   if (!c.has_input(slots.past)) return {h.k, h.v, scalar(c, 0)};
-  Expr k = arg(c, slots.past), v = arg(c, slots.past + 1);
+  Expr k = with_heads(arg(c, slots.past), h.k.dims()[1]), v = with_heads(arg(c, slots.past + 1), h.v.dims()[1]);
   Dim size = k.dims()[2];
   if (!c.has_input(slots.length)) return {concat(c, {k, h.k}, 2), concat(c, {v, h.v}, 2), scalar(c, size), size};
   Expr seen = reshape(convert(arg(c, slots.length), DType::i64), {});
@@ -176,8 +177,9 @@ Values heads_attention(Call& c, const Slots& slots) {
       !assume(Guard::Kind::equal, k.dims()[2], cache.past + h.q.dims()[2], "keys of unidirectional attention");
   Value mask = hidden_scores(c, slots, cache, h.q, cache.has_room || is_cross || (causal && wants_scores), is_cross);
   if (wants_scores) {
-    Scores y = spelt_out(h.q, k, v, mask, scale, 0, 3);
-    return {join_heads(y.result), cache.k, cache.v, y.scores};
+    Scores y = spelt_out(h.q, k, v, mask, scale, 0, 2);
+    if (cache.has_room) y.scores = slice(y.scores, 3, 0, c.size(slots.length) + h.q.dims()[2]);
+    return {join_heads(y.result), cache.k, cache.v, max(y.scores, std::numeric_limits<float>::lowest())};
   }
   Values in = {h.q, k, v};
   if (mask) in.push_back(mask);
@@ -219,7 +221,7 @@ Values attention_of(Call& c, Expr product, const Slots& slots) {
   Cached cache{h.k, h.v, scalar(c, 0)};
   auto half = [&](int64_t i) {
     Expr part = slice(arg(c, slots.past), 0, i, 1);
-    return reshape(part, Dims(part.dims().begin() + 1, part.dims().end()));
+    return with_heads(reshape(part, Dims(part.dims().begin() + 1, part.dims().end())), h.k.dims()[1]);
   };
   if (c.has_input(slots.past)) {
     cache.past = c.input(slots.past).dims()[3];

@@ -147,12 +147,8 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. A guard requires that a symbolic number of heads equals the heads of `fresh`.
-Expr cache_of(Call& c, size_t input, Expr fresh) {
-  Dims dims = c.input(input).dims();
-  if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
-  return reshape(arg(c, input), dims);
-}
+/// Returns the cache in an input, which has the heads of `fresh`.
+Expr cache_of(Call& c, size_t input, Expr fresh) { return with_heads(arg(c, input), fresh.dims()[1]); }
 
 /// Writes the new tokens into the caches, after the earlier tokens.
 Keys appended(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs) {

@@ -38,6 +38,12 @@ Recurred recurred(Call& c, const Recurrence& of, Expr state) {
   return {{&c, y[0]}, by_heads(y[1]), by_heads(y[2])};
 }
 
+Expr with_heads(Expr x, const Dim& heads) {
+  Dims dims = x.dims();
+  if (!dims[1].is_constant()) dims[1] = heads;
+  return reshape(x, dims);
+}
+
 double head_scale(Call& c, Expr& q) {
   double scale = c.number("scale", 0);
   return scale != 0 ? scale : default_scale(q);
