@@ -266,7 +266,8 @@ BatchRule confirm(const Program& program, const std::vector<Port>& inputs, Batch
     try {
       Examples examples(inputs, rule);
       // requests of equal length need no padding, so they do not test padding
-      bool is_padded = length_of(rule, examples.make(0, size, size)) != length_of(rule, examples.make(0, size, 2 * size));
+      bool is_padded =
+          length_of(rule, examples.make(0, size, size)) != length_of(rule, examples.make(0, size, 2 * size));
       if (!rule.length.empty() && !is_padded) continue;
       if (are_apart(program, rule, examples, least, size)) return rule;
       return refuse(rule.length.empty() ? "its rows are mixed: in one batch they have other results than alone"
