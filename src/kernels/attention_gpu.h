@@ -123,20 +123,21 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = i32(head_of(row)), query[at] = i32(row % z.queries);
       mine[at] = keys_of(batch, i64(head[at]), i64(query[at]));
     }
-    // The end of the keys that the block's rows see. Ends rise with the query, so the last row of each head decides.
-    i64 last_key = 0;
+    // The keys that the block's rows see. Ranges rise with the query, so the first and last row of each head decide.
+    i64 first_key = z.keys, last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);
+      first_key = least(first_key, keys_of(batch, head_of(row), row % z.queries).begin);
       last_key = most(last_key, keys_of(batch, head_of(end - 1), (end - 1) % z.queries).end);
       row = end;
     }
     last_key = least(last_key, z.keys);
-    WEFT_NO_UNROLL for (i64 key = 0; key < last_key; key += Keys) {
+    WEFT_NO_UNROLL for (i64 key = first_key; key < last_key; key += Keys) {
       barrier();
-      stage_rows<T, Keys, D, threads, false, d_stride>(sk, key, z.keys, z.d, [&](i64 row) WEFT_LAMBDA {
+      stage_rows<T, Keys, D, threads, false, d_stride>(sk, key, last_key, z.d, [&](i64 row) WEFT_LAMBDA {
         return k + batch * z.k[0] + kv_head * z.k[1] + row * z.k[2];
       });
-      stage_rows<T, Keys, D, threads, true, key_stride>(sv, key, z.keys, z.dv, [&](i64 row) WEFT_LAMBDA {
+      stage_rows<T, Keys, D, threads, true, key_stride>(sv, key, last_key, z.dv, [&](i64 row) WEFT_LAMBDA {
         return v + batch * z.v[0] + kv_head * z.v[1] + row * z.v[2];
       });
       barrier();

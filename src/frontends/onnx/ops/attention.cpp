@@ -44,6 +44,11 @@ Expr with_heads(Expr x, const Dim& heads) {
   return reshape(x, dims);
 }
 
+Value ranges_of(Call& c, Expr begin, Expr end, const Dims& rows) {
+  auto column = [&](Expr x) { return reshape(broadcast(x, rows), {rows[0], rows[2], 1}); };
+  return concat(c, {column(begin), column(end)}, 2);
+}
+
 double head_scale(Call& c, Expr& q) {
   double scale = c.number("scale", 0);
   return scale != 0 ? scale : default_scale(q);
