@@ -98,7 +98,9 @@ int64_t element_count(std::span<const int64_t> dims) {
   int64_t total = 1;
   for (int64_t dim : dims) {
     if (dim < 0 || __builtin_mul_overflow(total, dim, &total)) {
-      throw Error({.kind = ErrorKind::model, .code = "E146", .what = cat("the sizes ", dims, " overflow 64 bits")});
+      throw Error({.kind = ErrorKind::model,
+                   .code = "E146",
+                   .what = cat("the sizes ", dims, dim < 0 ? " are below 0" : " overflow 64 bits")});
     }
   }
   return total;

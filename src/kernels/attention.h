@@ -208,8 +208,7 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
     const K* k_head = k + batch * s.k.batch + kv * s.k.head;
     const V* v_head = v + batch * s.v.batch + kv * s.v.head;
     bool first = true;
-    WEFT_NO_UNROLL for (i64 key0 = all.begin / blocks.nk * blocks.nk; key0 < all.end;
-                        key0 += blocks.nk, first = false) {
+    WEFT_NO_UNROLL for (i64 key0 = all.begin; key0 < all.end; key0 += blocks.nk, first = false) {
       const i64 count = least(blocks.nk, all.end - key0);
       pack_keys<Mac, tile>(k_head + key0 * s.k.row, s.k.row, count, s.d, packed_k);
       pack_values<Mac, tile>(v_head + key0 * s.v.row, s.v.row, count, s.dv, packed_v);

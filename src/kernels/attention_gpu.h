@@ -115,28 +115,30 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
     });
     const int wave_row = thread_id() / wave_size * 16;
     AttentionWave<T, D, Keys> state;
-    i32 head[Core::row_slots], query[Core::row_slots];  // RDNA 3 has eight slots, which in 64 bits would spill
-    KeyRange mine[Core::row_slots];
+    // Numbers of 32 bits: RDNA 3 has eight slots, which in 64 bits would spill.
+    i32 head[Core::row_slots], query[Core::row_slots], begin[Core::row_slots], end[Core::row_slots];
     WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
       const i64 row = least(first + wave_row + Core::row(i), all_rows - 1);
       const int at = Core::slot(i);
       head[at] = i32(head_of(row)), query[at] = i32(row % z.queries);
-      mine[at] = keys_of(batch, i64(head[at]), i64(query[at]));
+      const KeyRange range = keys_of(batch, i64(head[at]), i64(query[at]));
+      begin[at] = i32(range.begin), end[at] = i32(least(range.end, z.keys));
     }
-    // The end of the keys that the block's rows see. Ends rise with the query, so the last row of each head decides.
-    i64 last_key = 0;
+    // The keys that the block's rows see. Ranges rise with the query, so the first and last row of each head decide.
+    i32 first_key = i32(z.keys), last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
-      const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);
-      last_key = most(last_key, keys_of(batch, head_of(end - 1), (end - 1) % z.queries).end);
-      row = end;
+      const i64 past = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);
+      first_key = i32(least(first_key, keys_of(batch, head_of(row), row % z.queries).begin));
+      last_key = i32(most(last_key, keys_of(batch, head_of(past - 1), (past - 1) % z.queries).end));
+      row = past;
     }
-    last_key = least(last_key, z.keys);
-    WEFT_NO_UNROLL for (i64 key = 0; key < last_key; key += Keys) {
+    last_key = i32(least(last_key, z.keys));
+    WEFT_NO_UNROLL for (i32 key = i32(most(first_key, 0)); key < last_key; key += Keys) {
       barrier();
-      stage_rows<T, Keys, D, threads, false, d_stride>(sk, key, z.keys, z.d, [&](i64 row) WEFT_LAMBDA {
+      stage_rows<T, Keys, D, threads, false, d_stride>(sk, key, last_key, z.d, [&](i64 row) WEFT_LAMBDA {
         return k + batch * z.k[0] + kv_head * z.k[1] + row * z.k[2];
       });
-      stage_rows<T, Keys, D, threads, true, key_stride>(sv, key, z.keys, z.dv, [&](i64 row) WEFT_LAMBDA {
+      stage_rows<T, Keys, D, threads, true, key_stride>(sv, key, last_key, z.dv, [&](i64 row) WEFT_LAMBDA {
         return v + batch * z.v[0] + kv_head * z.v[1] + row * z.v[2];
       });
       barrier();
@@ -150,9 +152,10 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       WEFT_UNROLL for (int j = 0; j < Keys / 16; j++) {
         WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
           const int at = Core::slot(i);
-          const i64 column = key + j * 16 + Core::col(i);
-          const bool seen = column >= mine[at].begin && column < mine[at].end && column < z.keys;
-          s[j].v[i] = seen ? score(batch, i64(head[at]), i64(query[at]), column, s[j].v[i], Full{}) : -__builtin_inff();
+          const i32 column = key + j * 16 + Core::col(i);
+          const bool seen = column >= begin[at] && column < end[at];
+          s[j].v[i] =
+              seen ? score(batch, i64(head[at]), i64(query[at]), i64(column), s[j].v[i], Full{}) : -__builtin_inff();
         }
       }
       state.rescale(s);

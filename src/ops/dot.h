@@ -108,9 +108,10 @@ struct Pool {
 /// kv_heads). An optional fourth operand is the mask, broadcastable to [batch, heads, m, n]: a float mask is added;
 /// false in a bool mask sets the score to `hidden`. causal: row i sees key j only if j <= i + offset. softcap c > 0
 /// replaces a score s by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN with nan_rows.
-/// ranged: the last operand i64[batch, m, 2] holds the range [begin, end) of keys that each row sees; others are not
-/// read. sinks: an operand [heads] of q's type, after the mask, holds the score of one more key per head with value 0.
-/// Every row sees this key; scale, softcap and mask do not apply to its score.
+/// ranged: the last operand i64[batch, m, 2] holds the range [begin, end) of keys that each row sees; neither bound
+/// falls from row to row. Keys before the first and after the last range are not read. sinks: an operand [heads] of
+/// q's type, after the mask, holds the score of one more key per head with value 0. Every row sees this key; scale,
+/// softcap and mask do not apply to its score.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;

@@ -41,6 +41,16 @@ Value inside(Module& module, Value ranges, const Dim& keys) {
   return apply(module, Fn::logical_and, {behind, before});
 }
 
+/// Returns v[batch, heads, keys, size] with 0 for keys outside of all ranges: NaN times a weight of 0 would be NaN.
+Value without_unseen(Module& module, Value v, Value ranges) {
+  auto outermost = [&](int64_t which, ReduceFn fn) {
+    return reduce(module, fn, slice_axis(module, ranges, 2, which, 1), {1}, true);
+  };
+  Value whole = module.append(Concat{.axis = 2}, {outermost(0, ReduceFn::min), outermost(1, ReduceFn::max)});
+  Value seen = reshape(module, inside(module, whole, v.dims()[2]), {v.dims()[0], 1, v.dims()[2], 1});
+  return apply(module, Fn::select, {seen, v, constant(module, v.dtype(), 0)});
+}
+
 /// Appends a column with x[heads] to s[batch, heads, rows, columns].
 Value with_column(Module& module, Value s, Value x) {
   Dims column = s.dims();
@@ -52,7 +62,8 @@ Value with_column(Module& module, Value s, Value x) {
 Value expanded(Module& module, const Instruction& i) {
   const auto& op = *i.as<Attention>();
   Value q = i.inputs[0], k = for_all_heads(module, i.inputs[1], q.dims()[1]),
-        v = for_all_heads(module, i.inputs[2], q.dims()[1]);
+        v = op.ranged ? without_unseen(module, i.inputs[2], i.inputs.back()) : i.inputs[2];
+  v = for_all_heads(module, v, q.dims()[1]);
   DType type = q.dtype();
   Value s = module.append(Dot{.type = type}, {q, transpose(module, k, {0, 1, 3, 2})});
   Value hidden = constant(module, type, -INFINITY);

@@ -43,7 +43,10 @@ def model_of(op, inputs, outputs, attributes, constants=()):
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
              for name, value in given.items()]
     node = helper.make_node(op, names, outputs, "node", domain="com.microsoft", **attributes)
-    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info(o) for o in outputs if o], kept)
+    # onnxruntime does not infer the type of an attention's scores
+    results = [helper.make_tensor_value_info(o, onnx.TensorProto.FLOAT, None) if o == "qk" else helper.make_empty_tensor_value_info(o)
+               for o in outputs if o]
+    graph = helper.make_graph([node], "graph", infos, results, kept)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), given
 
@@ -84,6 +87,43 @@ def test_multi_head_attention_over_heads_of_an_encoder():
     judge("MultiHeadAttention", [floats(BATCH, TOKENS, WIDTH), heads, heads + 1, floats(3 * WIDTH)], {"num_heads": HEADS})
     inputs = [floats(BATCH, 1, WIDTH), heads, heads + 1, *[None] * 7, floats(3 * WIDTH)]
     judge("DecoderMaskedMultiHeadAttention", inputs, {"num_heads": HEADS})
+
+
+@pytest.mark.parametrize("unidirectional", [0, 1])
+@pytest.mark.parametrize("mask", [None, flags(BATCH, TOKENS)], ids=["all keys", "masked"])
+def test_attention_scores_before_the_softmax(mask, unidirectional):
+    judge("MultiHeadAttention", [*qkv(), None, mask], {"num_heads": HEADS, "unidirectional": unidirectional}, ["y", "k", "v", "qk"])
+    rows, past = [x[:, :1] for x in qkv()], floats(BATCH, HEADS, 10, SIZE)
+    words = {"num_heads": HEADS, "past_present_share_buffer": 1, "output_qk": 1}
+    judge("DecoderMaskedMultiHeadAttention", [*rows, mask, None, past, past + 1, i32(TOKENS - 1)], words, ["y", "k", "v", "qk"],
+          compared=lambda answers: [answers[0], answers[3]])
+
+
+@pytest.mark.parametrize("op", ["MultiHeadAttention", "DecoderMaskedMultiHeadAttention", "Attention", "heads of an encoder"])
+def test_attention_over_an_open_number_of_heads(op):
+    past, words = floats(BATCH, HEADS, 3, SIZE), {"num_heads": HEADS}
+    inputs, outputs, name = [*qkv(), None, None, None, past, past + 1], ["y", "k", "v"], op
+    if op == "DecoderMaskedMultiHeadAttention":
+        inputs, words = [*(x[:, :1] for x in qkv()), None, None, past, past + 1, i32(2)], words | {"past_present_share_buffer": 1}
+    if op == "Attention":
+        inputs = [floats(BATCH, TOKENS, 24), floats(24, 3 * WIDTH) / 5, floats(3 * WIDTH), None, floats(2, BATCH, HEADS, 3, SIZE)]
+        outputs = outputs[:2]
+    if op == "heads of an encoder":
+        inputs, outputs, name = [floats(BATCH, TOKENS, WIDTH), past, past + 1], outputs[:1], "MultiHeadAttention"
+    model, feed = model_of(name, inputs, outputs, words)
+    wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
+    model = onnx.load_from_string(model)
+    for port in model.graph.input:
+        dims = port.type.tensor_type.shape.dim
+        if len(dims) > 3:
+            dims[-3].dim_param = f"heads of {port.name}"
+    program = weft.compile(model.SerializeToString(), device="cpu")
+    answers = program.run(feed)
+    for output, expected in zip(outputs, wanted):
+        np.testing.assert_allclose(answers[output], expected, 1e-5, 1e-5)
+    few = {k: v[..., :2, :, :] if v.ndim > 3 else v for k, v in feed.items()}
+    with pytest.raises(weft.Error, match="heads of"):
+        program.run(few)
 
 
 @pytest.mark.parametrize("bias", [None, floats(3 * WIDTH)], ids=["plain", "biased"])

@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from test_microsoft import HEADS, KV_HEADS, QUIET, SIZE, WIDTH, floats, i32, judge, model_of, weft
+from test_microsoft import BATCH, HEADS, KV_HEADS, QUIET, SIZE, WIDTH, floats, i32, judge, model_of, weft
 
 pytestmark = pytest.mark.rotates(2)
 
@@ -204,3 +204,48 @@ def test_paged_attention(slots, window):
         np.testing.assert_allclose(answers["y"], np.concatenate(wanted), 1e-4, 1e-5)
         for name, cache in zip("kv", after):
             np.testing.assert_array_equal(answers[name].reshape(cache.shape), cache)
+
+
+NAN = np.float32(np.nan)
+
+
+def with_room(cache, used):
+    """Returns the cache with NaN, as fresh memory may hold it, behind the `used` tokens of each sequence."""
+    cache = cache.copy()
+    cache[:, :, used:] = NAN
+    return cache
+
+
+@pytest.mark.parametrize("op, rows, more", [("GroupQueryAttention", 1, {}), ("GroupQueryAttention", 3, {}), ("GroupQueryAttention", 3, {"qk_output": 1}),
+                                            ("DecoderMaskedMultiHeadAttention", 1, {}), ("DecoderMaskedMultiHeadAttention", 1, {"output_qk": 1})])
+def test_room_behind_the_tokens_is_not_read(op, rows, more):
+    past, words, outputs = 4, {"num_heads": HEADS} | more, ["y", "k", "v"] + ["qk"] * len(more)
+    if op == "GroupQueryAttention":
+        caches = [with_room(floats(1, KV_HEADS, 9, SIZE) + i, past) for i in range(2)]
+        inputs = [floats(1, rows, WIDTH), floats(1, rows, KV_HEADS * SIZE), floats(1, rows, KV_HEADS * SIZE) + 1, *caches, i32(past + rows - 1), np.int32(past + rows)]
+        words |= {"kv_num_heads": KV_HEADS}
+    else:
+        caches = [with_room(floats(BATCH, HEADS, 9, SIZE) + i, past) for i in range(2)]
+        inputs = [*(floats(BATCH, rows, WIDTH) + i for i in range(3)), None, None, *caches, i32(past)]
+        words |= {"past_present_share_buffer": 1}
+    model, feed = model_of(op, inputs, outputs, words)
+    wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
+    for device in "ref", "cpu":
+        answers = weft.compile(model, device=device).run(feed)
+        np.testing.assert_allclose(answers["y"], wanted[0], 1e-5, 1e-5)
+        if more:
+            np.testing.assert_allclose(answers["qk"][..., :past + rows], wanted[3][..., :past + rows], 1e-5, 1e-5)
+
+
+def test_blocks_of_other_sequences_are_not_read():
+    table, past = np.array([[2, -1], [1, 3]], np.int32), i32(5, 1)
+    caches = [floats(5, 8, KV_HEADS, SIZE) + i for i in range(2)]
+    q, k, v = floats(3, WIDTH), floats(3, KV_HEADS * SIZE), floats(3, KV_HEADS * SIZE) + 1
+    answers = []
+    for fill in (np.float32(0), NAN):
+        for cache in caches:
+            cache[[0, 3, 4]] = cache[2, 6:] = cache[1, 3:] = fill
+        inputs = [q, k, v, *caches, i32(0, 1, 3), past, table]
+        answers += answers_of("PagedAttention", inputs, {"num_heads": HEADS, "kv_num_heads": KV_HEADS}, ["y", "k", "v"])
+    for other in answers[1:]:
+        np.testing.assert_allclose(other["y"], answers[0]["y"], 1e-5, 1e-5)

@@ -109,6 +109,25 @@ Operand read_operand(const std::string& text, const std::string& type, const Set
   return operand;
 }
 
+/// Makes the keys and values before the first and after the last range of an attention NaN: it must not read them.
+void spoil_unseen(std::vector<Operand>& operands) {
+  const Tensor& ranges = operands.back().value;
+  std::vector<double> bounds = to_doubles(ranges);
+  auto rows = static_cast<size_t>(ranges.dims[1]);
+  for (size_t which : {1, 2}) {
+    Tensor& x = operands[which].value;
+    std::vector<double> values = to_doubles(x);
+    auto width = static_cast<size_t>(x.dims[3]), keys = static_cast<size_t>(x.dims[2]),
+         in_batch = width * keys * static_cast<size_t>(x.dims[1]);
+    for (size_t i = 0; i < values.size(); ++i) {
+      auto key = static_cast<double>(i / width % keys);
+      size_t first = i / in_batch * rows * 2, last = first + 2 * rows - 1;
+      if (key < bounds[first] || key >= bounds[last]) values[i] = NAN;
+    }
+    x = make_tensor(x.dtype, x.dims, values);
+  }
+}
+
 std::optional<Case> make_case(const Settings& settings, const std::string& type,
                               const std::vector<std::string>& operands, const Wanted& wanted) {
   Case made{.name = cat(settings.op, settings.fields.empty() ? "" : " ", settings.fields, " ", type),
@@ -128,6 +147,7 @@ std::optional<Case> make_case(const Settings& settings, const std::string& type,
     body += cat("%x", i, " = parameter {name=\"x", i, "\", type=", made.operands.back().type, "}\n");
     list += cat(i ? ", " : "", "%x", i);
   }
+  if (settings.fields.find("ranged=true") != std::string::npos) spoil_unseen(made.operands);
   std::string head;
   for (const auto& [name, value] : symbols) head += cat("symbol ", name, " min=0\n");
   bool has_two = settings.op == "top_k" || settings.fields.find("indices=true") != std::string::npos;

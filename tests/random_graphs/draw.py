@@ -496,7 +496,9 @@ def by_onnxruntime(node, opset, known):
     if is_empty and (node.domain or node.op_type in ("LSTM", "GRU", "RNN")):
         raise Skip  # onnxruntime divides by this size of 0, or crashes
     inputs = [info_of(name, pair[0]) for name, pair in known.items()]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    is_typed = node.op_type.endswith("MultiHeadAttention")  # onnxruntime does not infer the type of the scores
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) if is_typed else helper.make_empty_tensor_value_info(name)
+               for name in node.output if name]
     opsets = [helper.make_opsetid("", min(opset, 21)), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(helper.make_graph([node], "node", inputs, outputs), opset_imports=opsets, ir_version=10)
     try:

@@ -95,8 +95,21 @@ def multi_head(d, name):
     bias = d.weight(f32(d, 3 * heads * size)) if d.chance(0.4) else None
     if d.chance(0.3):  # the keys and values of an encoder
         k, v = d.input((batch, heads, keys, size)), d.input((batch, heads, keys, size))
+    elif d.chance(0.3):  # also returns keys, values and the scores before the softmax
+        return add(d, name, q, k, v, bias, outputs=4, num_heads=heads)
     words = ({"scale": 0.3} if d.chance(0.4) else {}) | ({"unidirectional": 1} if d.chance(0.4) else {})
     return add(d, name, q, k, v, bias, num_heads=heads, **words)
+
+
+@draws("DecoderMaskedMultiHeadAttention")
+def decoder_masked(d, name):
+    (batch, _, heads, size), past = attention_shape(d), d.random.choice((1, 4))
+    rows = [d.input((batch, 1, heads * size)) for _ in range(3)]
+    caches = [d.input((batch, heads, past + 1, size)) for _ in range(2)]
+    bias = d.weight(f32(d, 3 * heads * size)) if d.chance(0.4) else None
+    words = {"outputs": 4, "output_qk": 1} if d.chance(0.4) else {"outputs": 3}
+    return add(d, name, *rows, None, None, *caches, np.array([past], np.int32), None, None, bias, num_heads=heads,
+               past_present_share_buffer=1, **words)
 
 
 @draws("Attention")

@@ -145,6 +145,7 @@ for x, axis, count in [(f(4, 6), 1, 3), (ints(4, 2), 0, 2), (f(2, 3), -1, 1)]:
     case("Split", [const(axis), x], num_split=count)
 for x, sizes, axis in [(f(2, 7), [2, 5], 1), (ints(6, 2), [1, -1, 2], 0), (f(3, 4), [0, 4], 1)]:
     case("SplitV", [x, const(sizes), const(axis)], num_split=len(sizes))
+    case("SplitV", [x, np.array(sizes, L), const(axis)], open_sizes=False, num_split=len(sizes))
 for shape, axes in [((1, 3, 1, 2), [0, 2]), ((1, 3, 1), []), ((1, 3, 1), [-1])]:
     case("Squeeze", [f(*shape)], axis=axes, open_sizes=bool(axes))
 for x, axis in [(f(2, 3), 0), (ints(3), -1), (np.zeros((0,), F), 1)]:
@@ -162,8 +163,10 @@ for x, begin, size in [(f(4, 5), [1, 2], [2, 3]), (ints(6), [2], [-1]), (f(3), [
 for x, begin, end, step, masks in [
         (f(4, 6), [1, 0], [3, 5], [1, 2], {}), (f(4, 6), [-1, 0], [-4, 6], [-1, 1], {}), (f(4, 6), [1, 0], [2, 6], [1, 1], dict(shrink_axis_mask=1)),
         (f(2, 3, 4), [0, 1], [0, 2], [1, 1], dict(ellipsis_mask=1)), (f(4), [0, 1], [0, 3], [1, 1], dict(new_axis_mask=1)),
-        (f(4, 6), [9, 9], [3, 2], [1, -1], dict(begin_mask=3))]:
+        (f(4, 6), [9, 9], [3, 2], [1, -1], dict(begin_mask=3)), (ints(6), [3], [4], [1], dict(begin_mask=1, shrink_axis_mask=1)),
+        (f(4, 6), [-1, 2], [0, 9], [1, 2], dict(begin_mask=3, end_mask=1, shrink_axis_mask=1))]:
     case("StridedSlice", [x, const(begin), const(end), const(step)], **masks)
+    case("StridedSlice", [x, np.array(begin, I), np.array(end, I), const(step)], open_sizes=False, **masks)
 for x, target in [(f(2, 3), "int32"), (f(), "int64"), (np.zeros((0, 4), F), "int32")]:
     case("Shape", [x], out_type=target)
     case("Size", [x], out_type=target)
@@ -226,6 +229,9 @@ for aligned, half in [(False, False), (True, False), (False, True)]:
     for shape, size in [((1, 3, 4, 2), (6, 8)), ((2, 5, 5, 1), (3, 2)), ((1, 1, 2, 3), (4, 1))]:
         case("ResizeBilinear", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
         case("ResizeNearestNeighbor", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
+    for dtype in [U, I, D, H]:  # ResizeBilinear gives f32 for all types
+        for name in ["ResizeBilinear", "ResizeNearestNeighbor"]:
+            case(name, [ints(1, 3, 4, 2, dtype=dtype, low=0, high=99), const((5, 7))], align_corners=aligned, half_pixel_centers=half)
 
 # --- fused nodes that TensorFlow's optimiser writes
 for steps, operands, more in [(["BiasAdd"], [f(4)], {}), (["BiasAdd", "Relu"], [f(4)], {}), (["BiasAdd", "Relu6"], [f(4)], {}), (["BiasAdd", "Elu"], [f(4)], {}),
@@ -302,6 +308,10 @@ for target in ["int32", "int64"]:
 case("ShapeN", [[f(2)]], out_type="int32")
 for first, last, count in [(0.0, 1.0, 5), (-3.0, 7.5, 11), (2.0, 9.0, 1)]:
     case("LinSpace", [np.float32(first), np.float32(last), const(count)])
+for x, update, start in [(f(4, 5), f(2, 3), [1, 2]), (ints(6), ints(2), [5]), (f(3, 3), f(3, 1), [0, -4])]:
+    case("XlaDynamicUpdateSlice", [x, update, np.asarray(start, I)], open_sizes=False)
+for x, target in [(f(2, 3), "int32"), (ints(4), "float32"), (f(2).astype(D), "int64"), (f(2, 2).astype(H), "int16"), (ints(5, dtype=S), "uint8")]:
+    case("Bitcast", [x], type=target)
 for x, places, axes in [(f(4, 5), [1], [0]), (ints(2, 6), [-2, 7], [1, 0]), (f(3, 4, 2), [-3, 2, 1], [1, 0, 1]), (f(0, 3), [1], [0])]:
     case("Roll", [x, const(places), const(axes)])
 for order in [[2, 0, 1], [0], [4, 3, 0, 1, 2]]:
@@ -388,7 +398,8 @@ for x, by in [(coloured, 2.0), (f(1, 4, 4, 1), 0.5), (f(3, 2, 5), -1.0)]:
 regions = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.7, 1.3], [0.5, 0.9, 0.1, 0.2]], F)
 for x, size, method in [(f(2, 5, 6, 3), [4, 3], "bilinear"), (f(2, 5, 6, 1), [3, 7], "nearest"), (rng.integers(0, 255, (2, 4, 4, 2)).astype(U), [1, 2], "bilinear")]:
     case("CropAndResize", [x, regions, np.array([0, 1, 0], I), const(size)], method=method, extrapolation_value=-2.0)
-for x, size, stride, rate, padding in [(f(2, 7, 6, 3), 3, 2, 1, "SAME"), (f(1, 8, 8, 2), 2, 2, 1, "VALID"), (ints(1, 7, 7, 1), 3, 1, 2, "VALID"), (f(1, 5, 4, 2), 2, 3, 2, "SAME")]:
+for x, size, stride, rate, padding in [(f(2, 7, 6, 3), 3, 2, 1, "SAME"), (f(1, 8, 8, 2), 2, 2, 1, "VALID"), (ints(1, 7, 7, 1), 3, 1, 2, "VALID"), (f(1, 5, 4, 2), 2, 3, 2, "SAME"),
+                                       (f(1, 7, 2, 1), 3, 2, 1, "VALID")]:
     case("ExtractImagePatches", [x], ksizes=[1, size, size, 1], strides=[1, stride, stride, 1], rates=[1, rate, rate, 1], padding=padding)
 for aligned, half in [(False, False), (True, False), (False, True)]:
     for shape, size in [((1, 4, 5, 2), (7, 9)), ((2, 8, 6, 1), (5, 4)), ((1, 1, 3, 1), (4, 3))]:
@@ -449,6 +460,7 @@ for name in ["QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", "QuantizeAndD
     case(name, [f(4, 5), np.float32(-1), np.float32(1), *last(8)], signed_input=True, range_given=True, **bits(8))
     case(name, [f(3, 4, low=0, high=3), np.float32(0), np.float32(2), *last(4)], signed_input=False, range_given=True, **bits(4))
     case(name, [f(6), np.float32(0), np.float32(0), *last(8)], signed_input=True, range_given=False, narrow_range=True, **bits(8))
+    case(name, [f(9), np.float32(0), np.float32(0), *last(8)], signed_input=False, range_given=False, **bits(8))  # also values below 0
 
 # --- strings
 TEXTS = np.array(["a b", "", "one, two  three", "x" * 9, "Grüße, Welt", "0123456789abcdef0", "y" * 33, "z" * 64, "w" * 65, "long " * 40])
@@ -486,7 +498,8 @@ for x, limits, bins, kind in [(f(40, low=-5, high=5), [-2, 2], 5, "int32"), (f(3
                               (np.zeros((0,), F), [0, 1], 3, "int32"), (np.array([0, 1, 0.1, 0.3, 0.7, 0.9999999, 1e30, -1e30], F), [0, 1], 10, "int32")]:
     case("HistogramFixedWidth", [x, np.array(limits, x.dtype), const(bins)], dtype=kind)
 for aligned in (False, True):
-    for x, size in [(f(1, 6, 4, 2), (3, 2)), (f(2, 5, 7, 3), (3, 4)), (f(1, 3, 2, 1), (7, 5)), (ints(1, 4, 5, 2, low=0, high=255), (1, 3)), (f(1, 1, 2, 1), (1, 1))]:
+    for x, size in [(f(1, 6, 4, 2), (3, 2)), (f(2, 5, 7, 3), (3, 4)), (f(1, 3, 2, 1), (7, 5)), (ints(1, 4, 5, 2, low=0, high=255), (1, 3)), (f(1, 1, 2, 1), (1, 1)),
+                    (f(1, 1, 4, 2), (3, 5)), (f(2, 3, 1, 1), (2, 4))]:
         case("ResizeArea", [x, const(size)], align_corners=aligned)
 for kernel in ["lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"]:
     for smooth in (True, False):

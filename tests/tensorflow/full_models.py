@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs with the Python that has TensorFlow: writes each case of full_cases.py as a frozen graph, once with fixed and
-once with open sizes, and TensorFlow's answers.  full_models.py FOLDER"""
+once with open sizes, and TensorFlow's answers; with a seed, the cases that random_cases.py draws.
+full_models.py FOLDER [SEED]"""
 import inspect
 import json
 import os
@@ -10,12 +11,14 @@ from pathlib import Path
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops  # of XlaDynamicUpdateSlice, which raw_ops lacks
 
 sys.path.insert(0, str(Path(__file__).parent))
+import random_cases
 from full_cases import CASES, open_dims
 from lite_cases import Value
 
-TYPES = ("DstT", "out_type", "output_type", "out_idx", "T", "Tout")
+TYPES = ("DstT", "type", "out_type", "output_type", "out_idx", "T", "Tout")
 
 
 def build(case, is_open):
@@ -38,7 +41,7 @@ def build(case, is_open):
         operands = [[operand(v, n) for v in i] if isinstance(i, list) else operand(i, n) for n, i in enumerate(case.inputs)]
         if case.operator.startswith("_"):
             return graph, feeds, [joined(graph, case, operands)]
-        call = getattr(tf.raw_ops, case.operator)
+        call = getattr(gen_xla_ops if case.operator.startswith("Xla") else tf.raw_ops, case.operator)
         names = list(inspect.signature(call).parameters)[:len(operands)]
         attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in TYPES else v for k, v in case.fields.items()}
         if case.operator == "Dequantize":
@@ -74,9 +77,9 @@ def joined(graph, case, operands):
         return tf.import_graph_def(tf.compat.v1.GraphDef(node=[node]), {x.name: x for x in flat}, ["y:0"], name="")[0]
 
 
-def main(folder):
+def main(folder, seed=None):
     index = {}
-    for case in CASES:
+    for case in random_cases.drawn(int(seed)) if seed else CASES:
         try:
             graph, feeds, results = build(case, False)
             (folder / f"{case.name}.pb").write_bytes(graph.as_graph_def().SerializeToString())
@@ -94,4 +97,4 @@ def main(folder):
     (folder / "index.json").write_text(json.dumps(index))
 
 
-main(Path(sys.argv[1]))
+main(Path(sys.argv[1]), *sys.argv[2:])

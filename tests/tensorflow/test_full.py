@@ -14,8 +14,9 @@ import weft
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "amdemu")]
 import emulated
 import judge
+import random_cases
 from full_cases import CASES, OPERATORS
-from places import IS_FULL, keep_count, todays
+from places import DAY, IS_FULL, keep_count, todays
 from test_lite_graphs import runs
 from test_lite_operators import compare, run
 
@@ -57,6 +58,23 @@ def test_operator(operator, answers):
                 wrong.append(f"{case.name}{form}: {error}")
     forms = sum(1 + case.open_sizes for case in cases)
     keep_count("operators beside TensorFlow", {"format": "GraphDef"}, operators=1, cases=len(cases), right=forms - len(wrong), wrong=len(wrong))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize("operator", random_cases.DRAWERS)
+def test_drawn(operator):
+    """Cases of other sizes, types and attributes each day."""
+    folder = judge.folder_of("full_models.py", str(DAY))
+    refusals, wrong = json.loads((folder / "index.json").read_text()), []
+    for case in (c for c in random_cases.drawn(DAY) if c.operator == operator and not refusals[c.name]):
+        stored = np.load(folder / f"{case.name}.npz")
+        values, wanted = ([stored[k] for k in stored.files if k.startswith(letter)] for letter in "xy")
+        for form in ["", "-open"] if case.open_sizes else [""]:
+            try:
+                compare(case, run(folder / f"{case.name}{form}.pb", values), wanted)
+            except (weft.Error, AssertionError) as error:
+                wrong.append(f"{case}{form}: {error}")
     assert not wrong, "\n".join(wrong)
 
 

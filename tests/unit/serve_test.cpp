@@ -136,6 +136,12 @@ TEST_CASE("requests are joined where sizes allow it and runs confirm it") {
       std::string::npos);
   CHECK(reason("  %y = reduce %x {fn=sum, axes=[0], keep=false}\n  return \"y\"=%y\n").find("no batch axis") !=
         std::string::npos);
+  // Random rows may hide that rows are mixed: rows of 0, and roots of numbers below 0.
+  for (std::string mixes : {"i64[b,1]}\n  %y = scan %x {fn=sum, axis=0}\n",
+                            "f32[b,1]}\n  %s = scan %x {fn=sum, axis=0}\n  %r = sqrt %x\n  %l = log %x\n"
+                            "  %p = mul %r, %s\n  %y = mul %l, %p\n"})
+    CHECK(find_batch_rule(program("  %x = parameter {name=\"x\", type=" + mixes + "  return \"y\"=%y\n"))
+              .reason.find("mixed") != std::string::npos);
   BatchRule fixed =
       find_batch_rule(program("  %x = parameter {name=\"x\", type=f32[4,s]}\n  %y = add %x, %x\n"
                               "  return \"y\"=%y\n"));

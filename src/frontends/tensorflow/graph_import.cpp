@@ -40,7 +40,7 @@ size_t first_of(std::string_view op, std::string_view output) {
 
 std::vector<std::optional<DType>> result_types(const Node& node) {
   std::vector<std::optional<DType>> types(2);
-  constexpr std::string_view names[] = {"DstT", "out_type", "output_type", "index_type", "Tout"};
+  constexpr std::string_view names[] = {"DstT", "type", "out_type", "output_type", "index_type", "Tout"};
   for (const auto& [name, value] : node.attributes) {
     if (!is_one_of(name, names) || !std::holds_alternative<DType>(value)) continue;
     types[node.op == "TopKV2" ? 1 : 0] = std::get<DType>(value);

@@ -11,6 +11,7 @@
 #include "frontends/common/views.h"
 #include "frontends/common/windows.h"
 #include "frontends/tensorflow/network.h"
+#include "ops/elementwise.h"
 #include "ops/reduce.h"
 
 namespace weft::tensorflow {
@@ -296,6 +297,12 @@ Values concat_v1(Call& c) {
 
 Values size_of(Call& c) { return {scalar(c, c.input(0).value.shape().elements(), c.output_type())}; }
 Values ones_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 1)}; }
+
+/// Returns the bits of the operand as another type; E141 if the types' widths differ, where TensorFlow adds an axis.
+Values bit_cast(Call& c) {
+  c.expect_inputs(1, 1);
+  return {c.emit(Bitcast{.to = c.output_type()}, {c.input(0)})};
+}
 
 Values called(Call& c) { return c.graphs().inlined(c.integer("function"), c.module(), c.inputs()); }
 

@@ -89,12 +89,16 @@ Values split_op(Call& c) {
 /// Splits into parts of the sizes in input 1; one may be -1, which is inferred.
 Values split_v(Call& c) {
   c.expect_inputs(3, 3);
-  Expr x = c.input(0);
+  Expr x = c.input(0), wanted = c.flat(1);
   int64_t axis = c.axis(c.number_of(2), x.rank());
-  Dims parts = c.sizes(1, -1);
+  Dim rest = x.dims()[axis];
+  if (!known_contents(wanted)) {
+    Expr is_open = equal(wanted, -1), sum = reduce(ReduceFn::sum, select(is_open, 0, wanted), {0});
+    wanted = select(is_open, scalar(c, rest) - sum, wanted);
+  }
+  Dims parts = sizes_in(c.module(), wanted, known_contents(wanted) ? -1 : 0);
   if (int64_t count = c.integer("num_splits", c.integer("num_split", 0)); count != std::ssize(parts))
     c.fail("E140", cat("splits into ", count, " parts, has ", parts.size(), " sizes"));
-  Dim rest = x.dims()[axis];
   auto open = std::ranges::find(parts, Dim(-1));
   for (const Dim& part : parts) rest = rest - part;
   if (open != parts.end()) *open = rest - 1;
@@ -198,8 +202,9 @@ Expr element(Expr x, size_t i) { return slice(x, 0, static_cast<int64_t>(i), 1);
 
 class StridedSlicing {
  public:
-  explicit StridedSlicing(Call& c)
+  StridedSlicing(Call& c, bool masks_picks)
       : c_(c),
+        masks_picks_(masks_picks),
         mask_{c.integer("begin_mask", 0), c.integer("end_mask", 0), c.integer("ellipsis_mask", 0),
               c.integer("new_axis_mask", 0), c.integer("shrink_axis_mask", 0)},
         is_offset_(c.flag("offset")),
@@ -248,7 +253,7 @@ class StridedSlicing {
   void pick(size_t i, int64_t axis) {
     if (steps_[i] < 1) c_.fail("E145", cat("has a step of ", steps_[i], " along an axis that is removed"));
     Expr place = element(begin_, i);
-    bool is_first = StridedSlice::bit(mask_.begin_mask, i);
+    bool is_first = masks_picks_ && StridedSlice::bit(mask_.begin_mask, i);
     auto start = is_first ? std::optional<Dim>(0) : starts_[i];
     if (!start || !start->is_constant()) {
       x_ = gather(x_, place, axis);
@@ -273,6 +278,7 @@ class StridedSlicing {
   }
 
   Call& c_;
+  bool masks_picks_;  ///< true if begin_mask also applies to an axis that is removed
   StridedSlice mask_;
   bool is_offset_;
   Expr begin_, end_;
@@ -282,9 +288,11 @@ class StridedSlicing {
   std::vector<Cut> cuts_ = {};
 };
 
+/// TensorFlow, unlike LiteRT, ignores begin_mask where shrink_axis_mask removes the axis.
+template <bool masks_picks>
 Values strided_slice(Call& c) {
   c.expect_inputs(4, 4);
-  return StridedSlicing(c).run();
+  return StridedSlicing(c, masks_picks).run();
 }
 
 Values shape_of(Call& c) {

@@ -111,7 +111,7 @@ Values extract_patches(Call& c) {
             start = i * window.dilations[a];
     auto axis = static_cast<int64_t>(a) + 1;
     Dim windows = max(floordiv(from.dims()[a + 1] - reach - 1, stride) + 1, 0);
-    return cut(slice(from, axis, start, (windows - 1) * stride + 1), {{.axis = axis, .step = stride}});
+    return cut(slice(from, axis, start, max((windows - 1) * stride + 1, 0)), {{.axis = axis, .step = stride}});
   };
   Values parts;
   for (int64_t i = 0; i < window.kernel[0]; ++i) {
@@ -161,7 +161,8 @@ Values resize_area(Call& c) {
   auto shares = [&](size_t axis) {
     const Dim &in = x.dims()[axis + 1], &out = size[axis];
     Expr whole = scalar(c, in, DType::f32), ratio = whole / scalar(c, out, DType::f32);
-    if (is_aligned) ratio = select(scalar(c, out) > 1, (whole - 1) / max(scalar(c, out - 1, DType::f32), 1), ratio);
+    if (is_aligned)
+      ratio = select(scalar(c, min(in, out)) > 1, (whole - 1) / max(scalar(c, out - 1, DType::f32), 1), ratio);
     Expr place = numbers_along(c, out, 0), element = numbers_along(c, in, 1);
     Expr end = select(element < whole - 1, element + 1, std::numeric_limits<double>::infinity());
     return max(min((place + 1) * ratio, end) - max(place * ratio, element), 0) / ratio;

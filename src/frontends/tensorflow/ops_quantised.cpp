@@ -102,7 +102,8 @@ Values quantize_and_dequantize(Call& c) {
   Limits limits{is_signed ? -half + is_narrow : 0, half - 1};
   Expr x = c.input(0);
   Expr low = range_input(c, 1, x.rank()), high = range_input(c, 2, x.rank());
-  if (!c.flag("range_given")) {
+  bool is_given = c.flag("range_given");
+  if (!is_given) {
     std::vector<int64_t> axes = axes_from(x.rank(), x.rank());
     int64_t own = c.integer("axis", -1);
     for (int64_t a = 0; a < x.rank(); ++a) {
@@ -112,7 +113,8 @@ Values quantize_and_dequantize(Call& c) {
     if (x.rank() == 0) low = high = x;
   }
   Scale scale = scale_of(low, high, limits);
-  Expr inside = min(max(x, scale.size * limits.low), scale.size * limits.high) * scale.inverse;
+  if (is_given) x = min(max(x, scale.size * limits.low), scale.size * limits.high);
+  Expr inside = x * scale.inverse;
   return {(rounding == "HALF_UP" ? floor(inside + 0.5) : round(inside)) * scale.size};
 }
 

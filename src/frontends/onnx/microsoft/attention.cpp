@@ -2,6 +2,7 @@
 // com.microsoft's attention operators. onnxruntime's exporters replace groups of nodes by these operators.
 
 #include <cmath>
+#include <limits>
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/ops/attention.h"
@@ -89,7 +90,7 @@ Heads heads_without_bias(Call& c, int64_t heads) {
   q = split_heads(c, q, heads);
   if (k.rank() == 5) return {q, part_of_packed(k, 0), part_of_packed(k, 1)};
   Expr v = arg(c, 2);
-  if (k.rank() == 4) return {q, k, v};
+  if (k.rank() == 4) return {q, with_heads(k, heads), with_heads(v, heads)};
   return {q, split_heads(c, k, heads), split_heads(c, v, heads)};
 }
 
@@ -135,7 +136,7 @@ struct Cached {
 
 Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   if (!c.has_input(slots.past)) return {h.k, h.v, scalar(c, 0)};
-  Expr k = arg(c, slots.past), v = arg(c, slots.past + 1);
+  Expr k = with_heads(arg(c, slots.past), h.k.dims()[1]), v = with_heads(arg(c, slots.past + 1), h.v.dims()[1]);
   Dim size = k.dims()[2];
   if (!c.has_input(slots.length)) return {concat(c, {k, h.k}, 2), concat(c, {v, h.v}, 2), scalar(c, size), size};
   Expr seen = reshape(convert(arg(c, slots.length), DType::i64), {});
@@ -143,9 +144,10 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
 }
 
 /// Returns an additive mask or null: the node's mask plus its bias, and if `causal`, plus a mask that hides the keys
-/// after each query, including the unused end of a buffer. If `last_sees_all`, hides nothing from the last query.
-Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal, bool last_sees_all = false) {
-  Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
+/// after each query; `seen` tokens come before the first. If `last_sees_all`, hides nothing from the last query.
+Value hidden_scores(Call& c, const Slots& slots, Expr q, const Dim& keys, Expr seen, bool causal,
+                    bool last_sees_all = false) {
+  Dim batch = q.dims()[0], rows = q.dims()[2];
   Value counted;
   if (c.has_input(slots.mask)) {
     Expr mask = arg(c, slots.mask);
@@ -153,9 +155,9 @@ Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bo
   }
   Value mask = score_mask(c, counted, c.optional_input(slots.score_bias), keys, q.dtype());
   if (!causal) return mask;
-  Expr seen = visible(c, {.causal = true}, rows, keys, cache.seen);
-  if (last_sees_all) seen = seen | equal(along(iota(c, rows), 2, 4), scalar(c, rows - 1));
-  Expr sees = additive(seen, q.dtype());
+  Expr shown = visible(c, {.causal = true}, rows, keys, seen);
+  if (last_sees_all) shown = shown | equal(along(iota(c, rows), 2, 4), scalar(c, rows - 1));
+  Expr sees = additive(shown, q.dtype());
   return mask ? Expr{&c, mask} + sees : sees;
 }
 
@@ -174,16 +176,25 @@ Values heads_attention(Call& c, const Slots& slots) {
   bool is_cross =
       causal && !cache.has_room &&
       !assume(Guard::Kind::equal, k.dims()[2], cache.past + h.q.dims()[2], "keys of unidirectional attention");
-  Value mask = hidden_scores(c, slots, cache, h.q, cache.has_room || is_cross || (causal && wants_scores), is_cross);
+  const Dims rows = {h.q.dims()[0], 1, h.q.dims()[2], 1};
+  if (cache.has_room && wants_scores) {
+    Dim held = c.size(slots.length) + rows[2];
+    k = slice(k, 2, 0, held), v = slice(v, 2, 0, held);
+  }
+  bool hides = is_cross || (wants_scores && (causal || cache.has_room));
+  Value mask = hidden_scores(c, slots, h.q, k.dims()[2], cache.seen, hides, is_cross);
   if (wants_scores) {
-    Scores y = spelt_out(h.q, k, v, mask, scale, 0, 3);
-    return {join_heads(y.result), cache.k, cache.v, y.scores};
+    Scores y = spelt_out(h.q, k, v, mask, scale, 0, 2);
+    return {join_heads(y.result), cache.k, cache.v, max(y.scores, std::numeric_limits<float>::lowest())};
   }
   Values in = {h.q, k, v};
   if (mask) in.push_back(mask);
-  Value y =
-      c.emit(Attention{.scale = scale, .causal = causal && !cache.has_room && !is_cross, .offset = cache.past}, in);
-  return {join_heads({&c, y}), cache.k, cache.v};
+  Attention op{.scale = scale, .causal = causal && !cache.has_room && !is_cross, .offset = cache.past};
+  if ((op.ranged = cache.has_room)) {  // ranges, not a mask: the unused places of a buffer may have NaN
+    Expr end = cache.seen + along(iota(c, rows[2]), 2, 4) + 1.0;
+    in.push_back(ranges_of(c, like(end, 0), end, rows));
+  }
+  return {join_heads({&c, c.emit(op, in)}), cache.k, cache.v};
 }
 
 Values multi_head_attention(Call& c) {
@@ -219,7 +230,7 @@ Values attention_of(Call& c, Expr product, const Slots& slots) {
   Cached cache{h.k, h.v, scalar(c, 0)};
   auto half = [&](int64_t i) {
     Expr part = slice(arg(c, slots.past), 0, i, 1);
-    return reshape(part, Dims(part.dims().begin() + 1, part.dims().end()));
+    return with_heads(reshape(part, Dims(part.dims().begin() + 1, part.dims().end())), h.k.dims()[1]);
   };
   if (c.has_input(slots.past)) {
     cache.past = c.input(slots.past).dims()[3];
@@ -227,7 +238,7 @@ Values attention_of(Call& c, Expr product, const Slots& slots) {
     cache.k = concat(c, {half(0), h.k}, 2), cache.v = concat(c, {half(1), h.v}, 2);
   }
   double scale = head_scale(c, h.q);
-  Value mask = hidden_scores(c, slots, cache, h.q, false);
+  Value mask = hidden_scores(c, slots, h.q, cache.k.dims()[2], cache.seen, false);
   Values in = {h.q, cache.k, cache.v};
   if (mask) in.push_back(mask);
   Value y = c.emit(Attention{.scale = scale, .causal = c.flag("unidirectional"), .offset = cache.past}, in);

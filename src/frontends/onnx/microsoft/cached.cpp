@@ -147,12 +147,8 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. A guard requires that a symbolic number of heads equals the heads of `fresh`.
-Expr cache_of(Call& c, size_t input, Expr fresh) {
-  Dims dims = c.input(input).dims();
-  if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
-  return reshape(arg(c, input), dims);
-}
+/// Returns the cache in an input, which has the heads of `fresh`.
+Expr cache_of(Call& c, size_t input, Expr fresh) { return with_heads(arg(c, input), fresh.dims()[1]); }
 
 /// Writes the new tokens into the caches, after the earlier tokens.
 Keys appended(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs) {
@@ -215,13 +211,11 @@ struct Grouped {
   Value sinks = {};  ///< [heads]; null: none
 };
 
-/// Returns the range of keys [begin, end) that each query attends to, [batch, rows, 2].
-Expr ranges_of(Call& c, const Grouped& g) {
-  const Dims all = g.own.dims(), column = {all[0], all[2], 1};
-  Expr end = g.causal ? g.own + 1.0 : broadcast(g.at.length, all);
+Value ranges_of(Call& c, const Grouped& g) {
+  Expr end = g.causal ? g.own + 1.0 : g.at.length;
   Expr begin = g.causal && g.window > 0 ? g.own - static_cast<double>(g.window - 1) : like(g.own, 0);
   if (g.keys.first) begin = begin - Expr{&c, g.keys.first}, end = end - Expr{&c, g.keys.first};
-  return {&c, concat(c, {reshape(broadcast(max(begin, 0), all), column), reshape(end, column)}, 2)};
+  return ranges_of(c, max(begin, 0), end, g.own.dims());
 }
 
 /// Computes attention in which each query attends to a contiguous range of keys; adds the node's bias to the scores.
@@ -266,8 +260,9 @@ Values group_query_attention(Call& c) {
   if (!shows_scores) return {join_heads({&c, ranged_attention(c, g)}), keys.present_k, keys.present_v};
   if (is_windowed) c.unsupported("with sliding_window_cache and qk_output is not supported");
   Value mask = mask_of(c, g);
-  h.k = keys.k, h.v = keys.v;
-  Dim count = h.k.dims()[2];
+  Dim count = keys.k.dims()[2];
+  Expr is_held = along(iota(c, count), 2, 4) < at.length;  // a cache may have NaN in its unused places
+  h.k = select(is_held, keys.k, 0), h.v = select(is_held, keys.v, 0);
   if (g.sinks) mask = with_sink(c, h, {&c, mask}, {&c, g.sinks});
   Scores y = spelt_out(h.q, h.k, h.v, mask, g.scale, g.softcap, shown == 1 ? 2 : 3);
   Expr scores = slice(y.scores, 3, 0, count);

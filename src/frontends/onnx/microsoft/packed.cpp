@@ -167,15 +167,16 @@ Values paged_attention(Call& c) {
   Expr queries = split_heads(c, packing.apart(reshape(rotated_q, {count, size * Dim(heads)})), heads);
   Expr keys = of_sequences(k_cache, blocks), values = of_sequences(v_cache, blocks);
   auto per_sequence = [&](Expr x) { return reshape(x, {batch, 1, 1, 1}); };
-  Expr row = per_sequence(past) + along(iota(c, most), 2, 4), key = along(iota(c, keys.dims()[2]), 3, 4);
-  Expr sees = key < per_sequence(past + lengths);
-  if (c.flag("is_causal", true)) sees = sees & (key <= row);
+  // Ranges, not a mask: the blocks' unused places may have NaN.
+  Expr row = per_sequence(past) + along(iota(c, most), 2, 4), end = per_sequence(past + lengths), begin = like(row, 0);
+  if (c.flag("is_causal", true)) end = min(end, row + 1.0);
   if (int64_t window = c.integer("local_window_size", -1); window > 0)
-    sees = sees & (key > row - static_cast<double>(window));
-  Expr mask = additive(sees, q.dtype());
-  Attention op{.scale = head_scale(c, queries), .softcap = c.number("softcap", 0), .sinks = c.has_input(11)};
-  Values in = {queries, keys, values, mask};
+    begin = min(max(row - static_cast<double>(window - 1), 0), end);
+  Attention op{
+      .scale = head_scale(c, queries), .softcap = c.number("softcap", 0), .ranged = true, .sinks = c.has_input(11)};
+  Values in = {queries, keys, values};
   if (op.sinks) in.push_back(reshape(convert(arg(c, 11), q.dtype()), {heads}));
+  in.push_back(ranges_of(c, begin, end, row.dims()));
   Value y = c.emit(op, in);
   return {packing.together(join_heads({&c, y})), k_cache, v_cache};
 }

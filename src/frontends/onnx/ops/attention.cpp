@@ -38,6 +38,17 @@ Recurred recurred(Call& c, const Recurrence& of, Expr state) {
   return {{&c, y[0]}, by_heads(y[1]), by_heads(y[2])};
 }
 
+Expr with_heads(Expr x, const Dim& heads) {
+  Dims dims = x.dims();
+  if (!dims[1].is_constant()) dims[1] = heads;
+  return reshape(x, dims);
+}
+
+Value ranges_of(Call& c, Expr begin, Expr end, const Dims& rows) {
+  auto column = [&](Expr x) { return reshape(broadcast(x, rows), {rows[0], rows[2], 1}); };
+  return concat(c, {column(begin), column(end)}, 2);
+}
+
 double head_scale(Call& c, Expr& q) {
   double scale = c.number("scale", 0);
   return scale != 0 ? scale : default_scale(q);

@@ -9,6 +9,13 @@ namespace weft::onnx {
 /// Translates RotaryEmbedding of x (input 0, rank 3 or 4); `cosine` and `sine` are the indices of these inputs.
 Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t heads);
 
+/// Returns x[batch, heads, ...]. A guard requires that a symbolic number of heads equals `heads`.
+Expr with_heads(Expr x, const Dim& heads);
+
+/// Returns the keys [begin, end) that each query attends to, [batch, rows, 2], for an Attention with `ranged`. `begin`
+/// and `end` are broadcastable to `rows`, which is [batch, 1, rows, 1].
+Value ranges_of(Call& c, Expr begin, Expr end, const Dims& rows);
+
 /// Returns the attribute `scale`, or default_scale(q) if the attribute is 0 or missing.
 double head_scale(Call& c, Expr& q);
 
