@@ -104,9 +104,12 @@ def sizes(of):
 
 
 def best(rows, key):
-    """Returns one row for each key: the newest row or, among rows of the same day, the row with the most rounds."""
-    found = {}
-    for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
+    """Returns one row for each key: of the last day, of its last commit (rows are appended to a file), and of its rows
+    the one with the most rounds."""
+    found, commits = {}, {}
+    for i, row in enumerate(rows):
+        commits.setdefault((row["file"], row["commit"]), i)
+    for row in sorted(rows, key=lambda row: (row["date"], commits[row["file"], row["commit"]], row["values"].get("rounds", 0))):
         found[key(row)] = row
     return found
 
@@ -615,7 +618,7 @@ def node_cases(rows, page):
         total = sum(row["values"].get(key, 0) for key in ("right", "wrong", "refused"))
         precision = f" in {row['of']['precision']}" if "precision" in row["of"] else ""
         places[f"{row['values']['right']:,} of {total:,} right"].append(f"`{row['of']['device']}`{precision}")
-    parts = [f"{count} on {', '.join(devices)}" for count, devices in places.items()]
+    parts = [f"{count} on {', '.join(dict.fromkeys(devices))}" for count, devices in places.items()]
     return f"{', '.join(parts)}, through {rows[0]['of']['through']}."
 
 
