@@ -15,7 +15,7 @@ CPP = (".h", ".hpp", ".cpp")
 
 FUNCTION_MEDIAN, FUNCTION_P90, FUNCTION_MAX = 6, 20, 120
 FILE_P90, FILE_MAX = 318, 1000
-CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 72_700
+CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 72_760
 # Largest number of lines of each part. The part tensorflow includes TensorFlow Lite.
 PARTS = {"src/frontends/torch/": 7_620, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
 

@@ -202,4 +202,55 @@ bool expand_grouped(Module& module) {
   return changed;
 }
 
+/// Returns the places along `axis` of a scatter that writes all lines alike, if they are known; else nothing.
+static std::optional<std::vector<int64_t>> known_places(Value index, int64_t axis, const Dim& size) {
+  const auto* constant = index.def->is<Broadcast>() ? index.def->inputs[0].def->as<Constant>() : nullptr;
+  if (!constant || constant->tensor.dims.size() != index.dims().size() || !size.is_constant()) return std::nullopt;
+  for (size_t a = 0; a < index.dims().size(); ++a)
+    if (static_cast<int64_t>(a) != axis && constant->tensor.dims[a] != 1) return std::nullopt;
+  auto numbers = constant->tensor.as<int64_t>();
+  std::vector<int64_t> places(numbers.begin(), numbers.end());
+  for (int64_t& place : places) {
+    if (place < 0) place += size.value();
+    if (place < 0 || place >= size.value()) return std::nullopt;
+  }
+  if (!known_equal(index.dims()[axis], std::ssize(places))) return std::nullopt;
+  return places;
+}
+
+bool gather_sums(Module& module) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    const auto* op = i.as<ScatterElements>();
+    if (!op || op->fn != ScatterFn::add || !is_float(i.result().dtype())) continue;
+    const Dims& dims = i.result().dims();
+    auto places = known_places(i.inputs[1], op->axis, dims[op->axis]);
+    int64_t size = dims[op->axis].constant().value_or(0), limit = places ? 8 * std::ssize(*places) : 0;
+    if (size < 1 || size > limit) continue;
+    std::vector<std::vector<int64_t>> sources(size);
+    for (size_t k = 0; k < places->size(); ++k) sources[(*places)[k]].push_back(static_cast<int64_t>(k));
+    auto longest = std::ranges::max_element(sources, {}, [](const auto& list) { return list.size(); });
+    int64_t most = std::ssize(*longest);
+    if (most * size > limit) continue;
+    std::vector<int64_t> from(most * size), is_there(most * size);
+    for (int64_t at = 0; at < size; ++at) {
+      for (int64_t k = 0; k < std::ssize(sources[at]); ++k)
+        from[k * size + at] = sources[at][k], is_there[k * size + at] = 1;
+    }
+    ReplaceScope scope(module, i);
+    Value index = constant(module, make_tensor(DType::i64, {most * size}, std::span<const int64_t>(from)));
+    Dims apart = dims, mask(dims.size(), 1);
+    apart.insert(apart.begin() + op->axis, most), mask.insert(mask.begin() + op->axis, most);
+    mask[op->axis + 1] = size;
+    Tensor there = make_tensor(DType::boolean, {most * size}, std::span<const int64_t>(is_there));
+    Value picked = reshape(module, module.append(Gather{.axis = op->axis}, {i.inputs[2], index}), apart),
+          chosen = broadcast(module, reshape(module, constant(module, std::move(there)), mask), apart),
+          zeros = broadcast(module, constant(module, picked.dtype(), 0), apart);
+    Value sum = reduce(module, ReduceFn::sum, apply(module, Fn::select, {chosen, picked, zeros}), {op->axis}, false);
+    module.replace(i.result(), apply(module, Fn::add, {i.inputs[0], sum}));
+    changed = true;
+  }
+  return changed;
+}
+
 }  // namespace weft

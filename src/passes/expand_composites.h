@@ -22,6 +22,11 @@ bool expand_attention(Module& module, const AttentionHeads& heads);
 ///     grouped_dot %a, %b, %which   ->   dot %a, (gather %b, max(%which, 0))
 bool expand_grouped(Module& module);
 
+/// Replaces sums by scattering to known places, on GPUs, by sums of what is gathered for each place: a line of updates
+/// need not be added one after another. At most eight times as many numbers are read as before.
+///     scatter_elements.add %x, (broadcast [2, 0, 2]), %u   ->   add %x, (reduce_sum (select %there, (gather %u, ...), 0))
+bool gather_sums(Module& module);
+
 /// Replaces a block_dot with computed weights by a product with dequantised weights. If the target has no kernels for
 /// rows of 8 bits (`takes_bytes` is false), a block_dot of such rows reads the float operand of quantize_rows instead
 /// or, without a quantize_rows, is replaced. Other uses of quantize_rows are then computed by simpler operators.

@@ -335,6 +335,21 @@ def shuffled_channels(d):
     return d.add("Concat", first, d.add("Conv", second, d.array((c, c, 1, 1)) / f32(4)), axis=1)
 
 
+# --- gather_sums
+
+
+def overlapping_blocks(d):
+    """Returns an image as the sum of blocks that overlap, or a sum by scattering to fixed places."""
+    if d.random.random() < 0.5:
+        sides, kernel, step = d.random.choice([(6, 7), (8, 5)]), d.random.choice((1, 2, 3)), d.random.choice((1, 2, 3))
+        count = np.prod([(side - kernel) // step + 1 for side in sides])
+        x = d.input((d.random.choice((1, 2)), 3 * kernel**2, int(count)))
+        return d.add("Col2Im", x, np.array(sides, np.int64), np.array([kernel] * 2, np.int64), strides=[step] * 2, exact=True)
+    x, size = d.input((3, 9)), d.random.choice((4, 9))
+    places = np.broadcast_to(d.numbers.integers(-size, size, (1, 9)), (3, 9)).astype(np.int64)
+    return d.add("ScatterElements", d.input((3, size)), places, x, axis=1, reduction="add", exact=True)
+
+
 def along_first_axis(d):
     x = d.input(d.random.choice([(5, 4), (3, 4, 5)]))
     return d.add("Softmax", x, axis=0) if d.random.random() < 0.5 else d.add("ReduceSum", x, np.array([0], np.int64))
@@ -532,6 +547,6 @@ ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, branches, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, slice_by_size,
     with_its_first, chosen_meet, positions, every_position, conv_block,
-    squeeze_excite, shuffled_channels, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
+    squeeze_excite, shuffled_channels, overlapping_blocks, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, unit_vectors, turned_sum, long_rows,
 ]
