@@ -202,19 +202,26 @@ bool expand_grouped(Module& module) {
   return changed;
 }
 
-/// Returns the places along `axis` of a scatter that writes all lines alike, if they are known; else nothing.
-static std::optional<std::vector<int64_t>> known_places(Value index, int64_t axis, const Dim& size) {
-  const auto* constant = index.def->is<Broadcast>() ? index.def->inputs[0].def->as<Constant>() : nullptr;
-  if (!constant || constant->tensor.dims.size() != index.dims().size() || !size.is_constant()) return std::nullopt;
-  for (size_t a = 0; a < index.dims().size(); ++a)
-    if (static_cast<int64_t>(a) != axis && constant->tensor.dims[a] != 1) return std::nullopt;
-  auto numbers = constant->tensor.as<int64_t>();
-  std::vector<int64_t> places(numbers.begin(), numbers.end());
-  for (int64_t& place : places) {
-    if (place < 0) place += size.value();
-    if (place < 0 || place >= size.value()) return std::nullopt;
+/// Returns the places, from 0, that a scatter writes in every line; none if they are unknown or differ from line to line,
+/// or if it leaves out lines.
+static std::vector<int64_t> known_places(const Instruction& i, int64_t axis) {
+  const Dims &dims = i.inputs[0].dims(), &written = i.inputs[1].dims();
+  const Instruction& index = i.inputs[1].def->is<Broadcast>() ? *i.inputs[1].def->inputs[0].def : *i.inputs[1].def;
+  if (!index.is<Constant>() || !dims[axis].is_constant()) return {};
+  const Tensor& numbers = index.as<Constant>()->tensor;
+  bool is_whole = numbers.dims.size() == dims.size() && known_equal(written[axis], numbers.dims[axis]);
+  for (size_t a = 0; is_whole && a < dims.size(); ++a)
+    is_whole = static_cast<int64_t>(a) == axis || known_equal(written[a], dims[a]);
+  if (!is_whole) return {};
+  int64_t size = dims[axis].value(), count = numbers.dims[axis], at = 0,
+          inner = element_count(std::span(numbers.dims).subspan(axis + 1));
+  std::vector<int64_t> places(count, -1);
+  for (int64_t place : numbers.as<int64_t>()) {
+    if (place < 0) place += size;
+    int64_t& known = places[at++ / inner % count];
+    if (place < 0 || place >= size || (known >= 0 && known != place)) return {};
+    known = place;
   }
-  if (!known_equal(index.dims()[axis], std::ssize(places))) return std::nullopt;
   return places;
 }
 
@@ -223,19 +230,18 @@ bool gather_sums(Module& module) {
   for (Instruction& i : module) {
     const auto* op = i.as<ScatterElements>();
     if (!op || op->fn != ScatterFn::add || !is_float(i.result().dtype())) continue;
+    std::vector<int64_t> places = known_places(i, op->axis);
     const Dims& dims = i.result().dims();
-    auto places = known_places(i.inputs[1], op->axis, dims[op->axis]);
-    int64_t size = dims[op->axis].constant().value_or(0), limit = places ? 8 * std::ssize(*places) : 0;
+    int64_t size = dims[op->axis].constant().value_or(0), limit = 8 * std::ssize(places);
     if (size < 1 || size > limit) continue;
-    std::vector<std::vector<int64_t>> sources(size);
-    for (size_t k = 0; k < places->size(); ++k) sources[(*places)[k]].push_back(static_cast<int64_t>(k));
-    auto longest = std::ranges::max_element(sources, {}, [](const auto& list) { return list.size(); });
-    int64_t most = std::ssize(*longest);
+    std::vector<int64_t> counts(size);
+    for (int64_t place : places) ++counts[place];
+    int64_t most = std::ranges::max(counts);
     if (most * size > limit) continue;
-    std::vector<int64_t> from(most * size), is_there(most * size);
-    for (int64_t at = 0; at < size; ++at) {
-      for (int64_t k = 0; k < std::ssize(sources[at]); ++k)
-        from[k * size + at] = sources[at][k], is_there[k * size + at] = 1;
+    std::vector<int64_t> from(most * size), is_there(most * size);  // [most, size]
+    for (int64_t k = std::ssize(places); k-- > 0;) {
+      int64_t at = --counts[places[k]] * size + places[k];
+      from[at] = k, is_there[at] = 1;
     }
     ReplaceScope scope(module, i);
     Value index = constant(module, make_tensor(DType::i64, {most * size}, std::span<const int64_t>(from)));

@@ -345,9 +345,9 @@ def overlapping_blocks(d):
         count = np.prod([(side - kernel) // step + 1 for side in sides])
         x = d.input((d.random.choice((1, 2)), 3 * kernel**2, int(count)))
         return d.add("Col2Im", x, np.array(sides, np.int64), np.array([kernel] * 2, np.int64), strides=[step] * 2, exact=True)
-    x, size = d.input((3, 9)), d.random.choice((4, 9))
-    places = np.broadcast_to(d.numbers.integers(-size, size, (1, 9)), (3, 9)).astype(np.int64)
-    return d.add("ScatterElements", d.input((3, size)), places, x, axis=1, reduction="add", exact=True)
+    lines, size = d.random.choice((2, 3, 3)), d.random.choice((4, 9))
+    places = d.add("Expand", d.numbers.integers(-size, size, (1, 9)).astype(np.int64), np.array((lines, 9), np.int64))
+    return d.add("ScatterElements", d.input((3, size)), places, d.input((lines, 9)), axis=1, reduction="add", exact=True)
 
 
 def along_first_axis(d):

@@ -226,8 +226,9 @@ Values dynamic_update_slice(Call& c) {
 Values resize(Call& c, ResizeMode mode) {
   c.expect_inputs(2, 2);
   c.expect_rank(0, 4);
-  c.ignore("new_height"), c.ignore("new_width");                                       // input 1 gives these
-  Expr x = mode == ResizeMode::linear ? convert(c.input(0), DType::f32) : c.input(0);  // as TensorFlow does
+  c.ignore("new_height"), c.ignore("new_width");  // input 1 gives these
+  // TensorFlow returns f32 for every type.
+  Expr x = mode == ResizeMode::linear ? convert(c.input(0), DType::f32) : c.input(0);
   Dims size = c.sizes(1);
   if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
   bool is_aligned = c.flag("align_corners"), is_half = c.flag("half_pixel_centers");
